@@ -1,0 +1,183 @@
+// The logical state of a checkpoint, whatever its format, stage or rank count.
+//
+// What: `Checkpoint` is what a format's reader gives: the tensors by name and
+//   kind with their logical shapes, where each of their elements lies, the
+//   param groups with their hyper-parameters, counters, and what is carried
+//   along. Tools and converters work on this interface alone.
+// Ownership: a Checkpoint owns its tables and opens its files when it reads;
+//   it writes, locks and creates nothing.
+// Threads: const member functions may run on many threads at once.
+// Failures: Error; see error.h. Opening gives everything that headers say; a
+//   read may still find damage.
+
+#ifndef MUONSTORE_CHECKPOINT_H_
+#define MUONSTORE_CHECKPOINT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "muonstore/copy_plan.h"
+#include "muonstore/dtype.h"
+#include "muonstore/error.h"
+#include "muonstore/fragment.h"
+#include "muonstore/parameter.h"
+#include "muonstore/shape.h"
+#include "muonstore/state_kind.h"
+
+namespace muonstore {
+
+// A hyper-parameter or counter as the file holds it.
+using Scalar = std::variant<std::monostate, bool, int64_t, double, std::string,
+                            std::vector<double>>;
+// "0.02", "[0.9, 0.95]", "none".
+std::string ScalarToString(const Scalar& value);
+
+// Insertion-ordered name -> value.
+using ScalarMap = std::vector<std::pair<std::string, Scalar>>;
+
+// The param groups of the run, in the file's order.
+struct ParamGroup {
+  std::string name;  // "muon-params"; "group 0" where the file has none.
+  Optimizer optimizer = Optimizer::kOther;
+  ScalarMap hyper_parameters;   // lr, betas, momentum, ... as stored.
+  std::optional<int64_t> step;  // The true step of the group's state.
+  int64_t num_parameters = 0;
+  int64_t num_elements = 0;
+};
+
+// How the momentum of a checkpoint is to be read (design: one canonical
+// momentum, three stored forms).
+enum class MomentumConvention {
+  kLerp,        // M = mu * M + (1 - mu) * G  (DeepSpeed, torch.optim.Muon)
+  kAccumulate,  // M = mu * M + G             (dion, Moonlight)
+};
+enum class MomentumUnit {
+  kTrue,        // Unscaled gradients.
+  kLossScaled,  // Each gradient times the loss scale of its step.
+};
+struct MomentumRecord {
+  MomentumConvention convention = MomentumConvention::kLerp;
+  MomentumUnit unit = MomentumUnit::kTrue;
+  // kLossScaled: the factor, where the file proves it; the scale that the file
+  // names may have changed since.
+  std::optional<double> unit_scale;
+  std::optional<double> scale_in_file;
+  std::string stored_form;  // "whole matrices", "flat partition", "sub-group".
+};
+
+// One contiguous buffer of one rank.
+struct Segment {
+  int32_t rank = 0;
+  StateKind kind;
+  int32_t flat_group = -1;  // -1: holds one tensor that is in no group.
+  DType dtype = DType::kF32;
+  int64_t num_elements = 0;
+  std::string file;  // Path it is read from, for messages.
+};
+
+struct CheckpointTensor {
+  TensorKey key;
+  Shape shape;
+  DType dtype = DType::kF32;  // As stored.
+  int32_t group = -1;         // Param group; -1: none (frozen, buffers).
+  Optimizer optimizer = Optimizer::kNone;
+  uint64_t stored_bytes = 0;  // Its elements over all ranks, replicas counted.
+  // A compute weight that no file stores (ZeRO-3): it is round(master), so
+  // fragments() are the master's and ReadTensor rounds to `dtype`.
+  bool derived = false;
+  // Elements that the file should hold and does not (for example truncated by
+  // the writer). Reading them is an error.
+  std::vector<ElementRange> missing;
+};
+
+// Something that a reader or a user should know; not necessarily a fault.
+struct Finding {
+  enum class Severity { kNote, kWarning, kFault };
+  Severity severity = Severity::kNote;
+  // Stable identifier for scripts: "crc_mismatch", "replicas_differ", ...
+  std::string code;
+  std::string message;
+  ErrorPlace place;
+
+  static Finding FromError(const Error& error, std::string code);
+  // "<file>: tensor <t>: ...", as Error::what().
+  std::string ToString() const;
+};
+
+// A value that is carried along and not interpreted.
+struct CarriedValue {
+  std::string path;     // "client_state.rng", "lr_scheduler", ...
+  std::string summary;  // Type and short rendering.
+};
+
+struct CheckpointInfo {
+  std::string format;    // "deepspeed".
+  std::string producer;  // "DeepSpeed 0.19.8".
+  std::string path;      // The tag directory or file.
+  std::string tag;
+  std::optional<int64_t> step;
+  std::optional<int32_t> stage;
+  std::string optimizer_class;  // "DeepSpeedZeroOptimizer", ... as deduced.
+  int32_t num_ranks = 1;
+  std::string precision;  // "bf16", "fp16", "fp32".
+  std::string offload;    // "none", "cpu", "nvme".
+  std::string order;      // "sorted by shape", "module", "both".
+  std::vector<ParamGroup> groups;
+  std::optional<MomentumRecord> momentum;
+  ScalarMap counters;  // global_steps, skipped_steps, loss scale, ...
+  std::map<std::string, std::string> aliases;  // Tied: dropped -> kept name.
+  std::vector<std::string> frozen;             // Names without optimizer state.
+  std::vector<CarriedValue> carried;
+  std::vector<Finding> findings;  // Seen while opening.
+  uint64_t total_bytes = 0;       // Of all files of the checkpoint.
+  int64_t num_files = 0;
+};
+
+class Checkpoint {
+ public:
+  virtual ~Checkpoint() = default;
+  Checkpoint() = default;
+  Checkpoint(const Checkpoint&) = delete;
+  Checkpoint& operator=(const Checkpoint&) = delete;
+
+  virtual const CheckpointInfo& info() const = 0;
+  // Every stored tensor: per param group in flat order, then those in no group.
+  virtual std::span<const CheckpointTensor> tensors() const = 0;
+  // Where the elements of a tensor lie; `tensor` indexes tensors(). Each
+  // element is in at most one fragment, that of the rank which owns it.
+  virtual std::vector<Fragment> fragments(size_t tensor) const = 0;
+  virtual std::span<const Segment> segments() const = 0;
+  // Reads elements of a segment in its dtype.
+  virtual void ReadSegment(int32_t segment, int64_t first_element,
+                           std::span<std::byte> out) const = 0;
+};
+
+// Index of a tensor, or nullopt. Tied names resolve to the kept one.
+std::optional<size_t> FindTensor(const Checkpoint& checkpoint,
+                                 const TensorKey& key);
+
+// The ranks that own elements of a tensor, ascending.
+std::vector<int32_t> RanksOf(const Checkpoint& checkpoint, size_t tensor);
+
+// Reads elements [range.begin, range.end) in row-major order, in the stored
+// dtype, into `out` (range.size() * SizeBytes(dtype) bytes). A missing element
+// is Error(kDataLoss) that names tensor and range.
+void ReadTensor(const Checkpoint& checkpoint, size_t tensor, ElementRange range,
+                std::span<std::byte> out);
+
+// The same, widened to float or double.
+std::vector<float> ReadTensorF32(const Checkpoint& checkpoint, size_t tensor,
+                                 ElementRange range);
+std::vector<double> ReadTensorF64(const Checkpoint& checkpoint, size_t tensor,
+                                  ElementRange range);
+
+}  // namespace muonstore
+
+#endif  // MUONSTORE_CHECKPOINT_H_
