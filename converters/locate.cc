@@ -1,0 +1,234 @@
+#include "converters/locate.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "formats/deepspeed/tag_directory.h"
+#include "muonstore/error.h"
+#include "src/base/str.h"
+
+namespace muonstore {
+namespace {
+
+constexpr uint64_t kMaxLatestBytes = 4096;
+constexpr size_t kMaxListed = 12;
+// A run folder is searched this deep, and not beyond this many folders.
+constexpr int kSearchDepth = 4;
+constexpr size_t kSearchFolders = 10000;
+
+bool IsDirectory(FileSystem& fs, const std::string& path) {
+  const auto status = fs.Stat(path);
+  return status && status->type == FileType::kDirectory;
+}
+
+bool IsTagPath(FileSystem& fs, const std::string& path) {
+  return IsDirectory(fs, path) && deepspeed::IsTagDirectory(fs.List(path));
+}
+
+// Without slashes at the end, so that the last part is a name.
+std::string Clean(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) {
+    path.pop_back();
+  }
+  return path;
+}
+
+std::string NameOf(const std::string& path) {
+  return std::filesystem::path(Clean(path)).filename().string();
+}
+
+std::string Trim(const std::string& text) {
+  constexpr const char* kSpace = " \t\r\n\v\f";
+  const size_t begin = text.find_first_not_of(kSpace);
+  if (begin == std::string::npos) {
+    return "";
+  }
+  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
+
+std::string ListForHumans(const std::vector<std::string>& tags) {
+  return tags.empty() ? "there is none" : JoinNames(tags, kMaxListed);
+}
+
+bool IsRoot(FileSystem& fs, const std::string& path) {
+  return fs.Stat(path + "/latest").has_value() ||
+         fs.ReadLink(path + "/latest").has_value() || !TagsOf(fs, path).empty();
+}
+
+// Folders below `path` that are roots, breadth first; a root is not searched.
+std::vector<std::string> FindRoots(FileSystem& fs, const std::string& path) {
+  std::vector<std::string> roots;
+  std::vector<std::string> level = {path};
+  size_t seen = 0;
+  for (int depth = 0; depth < kSearchDepth && !level.empty(); ++depth) {
+    std::vector<std::string> next;
+    for (const std::string& folder : level) {
+      for (const std::string& name : fs.List(folder)) {
+        std::string child = folder + "/" + name;
+        if (++seen > kSearchFolders || !IsDirectory(fs, child)) {
+          continue;
+        }
+        auto& list = IsRoot(fs, child) ? roots : next;
+        list.push_back(std::move(child));
+      }
+    }
+    level = std::move(next);
+  }
+  return roots;
+}
+
+bool HasSuffix(const std::vector<std::string>& names, std::string_view suffix) {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return name.ends_with(suffix);
+  });
+}
+
+// The format of a folder that holds no DeepSpeed root, for the message.
+std::string OtherFormat(FileSystem& fs, const std::string& path) {
+  const std::vector<std::string> names = fs.List(path);
+  const auto has = [&](std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (has(".metadata") || HasSuffix(names, ".distcp")) {
+    return "a PyTorch distributed checkpoint (DCP) is not supported";
+  }
+  if (has("latest_universal") ||
+      fs.Stat(path + "/zero/optimizer_state.pt").has_value()) {
+    return "a DeepSpeed universal checkpoint is not supported";
+  }
+  if (HasSuffix(names, ".safetensors")) {
+    return "safetensors files are not supported";
+  }
+  return "there is no checkpoint here: expected a DeepSpeed folder with tags "
+         "such as global_step100, one tag's folder, or a torch.save file";
+}
+
+std::string FindRoot(FileSystem& fs, const std::string& path) {
+  if (IsRoot(fs, path)) {
+    return path;
+  }
+  const std::vector<std::string> roots = FindRoots(fs, path);
+  if (roots.size() == 1) {
+    return roots[0];
+  }
+  if (roots.empty()) {
+    throw Error(ErrorCode::kUnsupported, OtherFormat(fs, path), {.file = path});
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("the folder holds several checkpoints; name one of: ",
+                     JoinNames(roots, kMaxListed)),
+              {.file = path});
+}
+
+void RequirePlainTag(const std::string& root, const std::string& tag) {
+  const std::filesystem::path path(tag);
+  const bool leaves =
+      path.is_absolute() ||
+      std::any_of(path.begin(), path.end(),
+                  [](const auto& part) { return part == ".."; });
+  if (leaves) {
+    throw Error(ErrorCode::kInvalidArgument, "the tag leaves the root",
+                {.file = root, .found = Printable(tag)});
+  }
+}
+
+std::string PickTag(FileSystem& fs, const std::string& root) {
+  std::string latest = LatestOf(fs, root);
+  const std::vector<std::string> tags = TagsOf(fs, root);
+  if (!latest.empty()) {
+    RequirePlainTag(root, latest);
+    if (!IsDirectory(fs, root + "/" + latest)) {
+      throw Error(ErrorCode::kDataLoss,
+                  StrCat("latest names the tag ", Printable(latest),
+                         ", which does not exist; pick one with --tag: ",
+                         ListForHumans(tags)),
+                  {.file = root + "/latest"});
+    }
+    return latest;
+  }
+  if (tags.size() != 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("no usable file latest; pick a tag with --tag: ",
+                       ListForHumans(tags)),
+                {.file = root});
+  }
+  return tags[0];
+}
+
+}  // namespace
+
+std::vector<std::string> TagsOf(FileSystem& fs, const std::string& root) {
+  std::vector<std::string> tags;
+  for (const std::string& name : fs.List(root)) {
+    // A link `latest` is a pointer, not a tag.
+    if (name != "latest" && IsTagPath(fs, root + "/" + name)) {
+      tags.push_back(name);
+    }
+  }
+  return tags;
+}
+
+std::string LatestOf(FileSystem& fs, const std::string& root) {
+  const std::string path = root + "/latest";
+  const auto status = fs.Stat(path);
+  if (status && status->type == FileType::kRegular) {
+    return Trim(ReadSmallFile(fs, path, kMaxLatestBytes));
+  }
+  const auto target = fs.ReadLink(path);
+  return target ? NameOf(*target) : "";
+}
+
+std::string LocateRoot(FileSystem& fs, const std::string& path) {
+  if (!fs.Stat(path)) {
+    throw Error(ErrorCode::kNotFound, "no such file or directory",
+                {.file = path});
+  }
+  if (!IsDirectory(fs, path)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "a file has no tags; name a folder", {.file = path});
+  }
+  if (IsTagPath(fs, path)) {
+    const auto parent =
+        std::filesystem::path(path + "/..").lexically_normal().string();
+    return parent.empty() ? "." : parent;
+  }
+  return FindRoot(fs, path);
+}
+
+Location Locate(FileSystem& fs, const std::string& path,
+                const std::string& tag) {
+  const auto status = fs.Stat(path);
+  if (!status) {
+    throw Error(ErrorCode::kNotFound, "no such file or directory",
+                {.file = path});
+  }
+  const bool is_tag = IsTagPath(fs, path);
+  if (is_tag || status->type != FileType::kDirectory) {
+    if (!tag.empty() && tag != NameOf(path)) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          StrCat("the path is not a folder of tags, so there is no tag ",
+                 Printable(tag), " in it"),
+          {.file = path});
+    }
+    return {.kind = is_tag ? Location::Kind::kDeepSpeedTag
+                           : Location::Kind::kTorchFile,
+            .path = Clean(path)};
+  }
+  const std::string root = FindRoot(fs, Clean(path));
+  std::string name = tag;
+  if (name.empty()) {
+    name = PickTag(fs, root);
+  }
+  RequirePlainTag(root, name);
+  if (!IsDirectory(fs, root + "/" + name)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("there is no tag ", Printable(name),
+                       "; the tags are: ", ListForHumans(TagsOf(fs, root))),
+                {.file = root});
+  }
+  return {.kind = Location::Kind::kDeepSpeedTag, .path = root + "/" + name};
+}
+
+}  // namespace muonstore

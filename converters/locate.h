@@ -1,0 +1,35 @@
+// Which checkpoint a path means.
+#ifndef MUONSTORE_CONVERTERS_LOCATE_H_
+#define MUONSTORE_CONVERTERS_LOCATE_H_
+
+#include <string>
+#include <vector>
+
+#include "muonstore/file_system.h"
+
+namespace muonstore {
+
+struct Location {
+  enum class Kind { kDeepSpeedTag, kTorchFile };
+  Kind kind = Kind::kDeepSpeedTag;
+  std::string path;  // The tag directory or the file.
+};
+
+// Finds the tag directory or file behind `path`: see muonstore/open.h. `tag`
+// may be empty.
+Location Locate(FileSystem& fs, const std::string& path,
+                const std::string& tag);
+
+// The root (folder of tags) behind `path`; of a tag directory, its parent.
+std::string LocateRoot(FileSystem& fs, const std::string& path);
+
+// Names of the tag directories in a root, by text.
+std::vector<std::string> TagsOf(FileSystem& fs, const std::string& root);
+
+// What `latest` of a root names: the text of a file without white space at the
+// ends, or where a link points. Empty: there is no `latest`.
+std::string LatestOf(FileSystem& fs, const std::string& root);
+
+}  // namespace muonstore
+
+#endif  // MUONSTORE_CONVERTERS_LOCATE_H_

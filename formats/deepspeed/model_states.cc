@@ -1,0 +1,189 @@
+#include "formats/deepspeed/model_states.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "src/base/str.h"
+
+namespace muonstore::deepspeed {
+
+using torchfile::Value;
+using torchfile::ValueType;
+
+namespace {
+
+// Keys that DeepSpeed itself writes; every other key is client state.
+constexpr std::array<std::string_view, 22> kOwnKeys = {
+    "module",
+    "buffer_names",
+    "optimizer",
+    "param_shapes",
+    "frozen_param_shapes",
+    "shared_params",
+    "frozen_param_fragments",
+    "lr_scheduler",
+    "data_sampler",
+    "random_ltd",
+    "sparse_tensor_module_names",
+    "skipped_steps",
+    "global_steps",
+    "global_samples",
+    "dp_world_size",
+    "mp_world_size",
+    "checkpoint_parallel_dimensions",
+    "ds_config",
+    "ds_version",
+    "universal_checkpoint_info",
+    "ds_autoep_layers",
+    "num_experts",
+};
+
+// Of these, the ones that hold state nobody interprets here.
+constexpr std::array<std::string_view, 5> kCarriedKeys = {
+    "optimizer", "lr_scheduler", "data_sampler", "random_ltd",
+    "universal_checkpoint_info"};
+
+template <size_t N>
+bool Contains(const std::array<std::string_view, N>& keys,
+              std::string_view key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+bool HasContent(const std::optional<Value>& value) {
+  return value && !value->is_none() &&
+         !(value->is(ValueType::kDict) && value->size() == 0);
+}
+
+void RefuseUnsupported(Value root, const RunConfig& config) {
+  const auto refuse = [](std::string_view feature) {
+    throw Error(ErrorCode::kUnsupported,
+                StrCat("checkpoints with ", feature, " are not supported"));
+  };
+  if (LookupInt(root, {"mp_world_size"}).value_or(1) > 1 ||
+      LookupInt(root, {"checkpoint_parallel_dimensions", "tp_degree"})
+              .value_or(1) > 1) {
+    refuse("tensor parallelism");
+  }
+  if (LookupInt(root, {"checkpoint_parallel_dimensions", "pp_degree"})
+          .value_or(1) > 1) {
+    refuse("pipeline parallelism");
+  }
+  if (HasContent(root.Find("ds_autoep_layers")) ||
+      HasContent(root.Find("num_experts"))) {
+    refuse("experts");
+  }
+  if (config.hierarchical_partition) {
+    refuse("hierarchical partitioning (hpZ or MiCS)");
+  }
+}
+
+std::vector<NamedTensor> ToNamedTensors(Value dict) {
+  std::vector<NamedTensor> tensors;
+  tensors.reserve(dict.size());
+  for (size_t i = 0; i < dict.size(); ++i) {
+    const auto [name, value] = dict.entry(i);
+    // A module may keep extra state that is no tensor.
+    if (value.is(ValueType::kTensor)) {
+      tensors.push_back({std::string(name.AsString()),
+                         static_cast<uint32_t>(value.node().value)});
+    }
+  }
+  return tensors;
+}
+
+void ReadShapes(Value root, ModelStates& states) {
+  const Value groups = root.Get("param_shapes");
+  if (!groups.is(ValueType::kList)) {
+    throw Error(ErrorCode::kDataLoss, "param_shapes is no list",
+                {.expected = "a list with a dict per flat group",
+                 .found = groups.Describe(60)});
+  }
+  for (size_t i = 0; i < groups.size(); ++i) {
+    states.param_shapes.push_back(ToNamedShapes(groups.at(i)));
+  }
+  if (const auto frozen = root.Find("frozen_param_shapes");
+      HasContent(frozen)) {
+    states.frozen_shapes = ToNamedShapes(*frozen);
+  }
+  if (const auto fragments = root.Find("frozen_param_fragments");
+      HasContent(fragments)) {
+    states.frozen_fragments = ToNamedTensors(*fragments);
+  }
+}
+
+void ReadNames(Value root, ModelStates& states) {
+  if (const auto names = root.Find("buffer_names"); HasContent(names)) {
+    for (size_t i = 0; i < names->size(); ++i) {
+      states.buffer_names.emplace_back(names->at(i).AsString());
+    }
+  }
+  const auto tied = root.Find("shared_params");
+  if (HasContent(tied) && tied->is(ValueType::kDict)) {
+    for (size_t i = 0; i < tied->size(); ++i) {
+      const auto [dropped, kept] = tied->entry(i);
+      states.tied.emplace(dropped.AsString(), kept.AsString());
+    }
+  }
+}
+
+void ReadCounters(Value root, ModelStates& states) {
+  states.dp_world_size = LookupInt(root, {"dp_world_size"}).value_or(0);
+  states.global_steps = LookupInt(root, {"global_steps"});
+  states.skipped_steps = LookupInt(root, {"skipped_steps"});
+  for (const char* name : {"global_steps", "skipped_steps", "global_samples"}) {
+    if (const auto value = LookupInt(root, {name})) {
+      states.counters.emplace_back(name, *value);
+    }
+  }
+}
+
+void ReadCarried(Value root, ModelStates& states) {
+  for (size_t i = 0; i < root.size(); ++i) {
+    const auto [key, value] = root.entry(i);
+    const std::string name = key.is(ValueType::kString)
+                                 ? std::string(key.AsString())
+                                 : key.Describe();
+    const bool own = Contains(kOwnKeys, name);
+    if (own && !(Contains(kCarriedKeys, name) && HasContent(value))) {
+      continue;
+    }
+    states.carried.push_back(
+        {own ? name : "client_state." + name, value.Describe()});
+  }
+}
+
+ModelStates Parse(std::shared_ptr<const torchfile::TorchFile> file) {
+  const Value root = file->root();
+  if (!root.is(ValueType::kDict) || !root.Find("module")) {
+    throw Error(ErrorCode::kDataLoss, "this is no model_states file",
+                {.expected = "a dict with the key 'module'",
+                 .found = root.Describe(80)});
+  }
+  ModelStates states;
+  states.file = std::move(file);
+  states.version = LookupString(root, {"ds_version"}).value_or("unknown");
+  // Source builds leave a space at the end.
+  states.version.erase(states.version.find_last_not_of(' ') + 1);
+  states.config = ParseRunConfig(root.Find("ds_config"));
+  RefuseUnsupported(root, states.config);
+  states.module = ToNamedTensors(root.Get("module"));
+  ReadShapes(root, states);
+  ReadNames(root, states);
+  ReadCounters(root, states);
+  ReadCarried(root, states);
+  return states;
+}
+
+}  // namespace
+
+ModelStates ReadModelStates(std::shared_ptr<FileSystem> fs,
+                            const std::string& path) {
+  try {
+    return Parse(torchfile::TorchFile::Open(std::move(fs), path));
+  } catch (const Error& error) {
+    throw error.WithFile(path);
+  }
+}
+
+}  // namespace muonstore::deepspeed

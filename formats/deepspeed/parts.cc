@@ -1,0 +1,103 @@
+#include "formats/deepspeed/parts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "formats/deepspeed/agreement.h"
+#include "src/base/str.h"
+
+namespace muonstore::deepspeed {
+namespace {
+
+// Runs `read`; an error becomes a problem.
+template <typename Read>
+void Collect(std::vector<Error>& problems, const Read& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    problems.push_back(error);
+  }
+}
+
+void ReadModels(Parts& parts) {
+  const std::vector<std::string>& files = parts.directory.model_files;
+  if (files.empty() || files[0].empty()) {
+    return;  // Listed as missing by the scan.
+  }
+  Collect(parts.problems,
+          [&] { parts.model = ReadModelStates(parts.fs, files[0]); });
+  const bool pieces = parts.directory.model_file_per_rank && parts.model &&
+                      !parts.model->frozen_fragments.empty();
+  if (!pieces || parts.rank_zero_only) {
+    return;
+  }
+  for (size_t rank = 1; rank < files.size(); ++rank) {
+    if (!files[rank].empty()) {
+      Collect(parts.problems, [&] {
+        parts.other_models.push_back(ReadModelStates(parts.fs, files[rank]));
+      });
+    }
+  }
+}
+
+void ReadRanks(Parts& parts) {
+  const std::vector<std::string>& files = parts.directory.optim_files;
+  const size_t count =
+      parts.rank_zero_only ? std::min<size_t>(1, files.size()) : files.size();
+  for (size_t rank = 0; rank < count; ++rank) {
+    if (!files[rank].empty()) {
+      Collect(parts.problems, [&] {
+        parts.ranks.push_back(
+            ReadRankStates(parts.fs, files[rank], static_cast<int32_t>(rank)));
+      });
+    }
+  }
+}
+
+void BuildTables(Parts& parts) {
+  parts.layout =
+      BuildLayout(*parts.model, parts.ranks[0], parts.directory.num_ranks());
+  std::vector<const RankStates*> ranks;
+  for (const RankStates& rank : parts.ranks) {
+    ranks.push_back(&rank);
+  }
+  parts.table = BuildStateTable(*parts.layout, ranks, parts.offloaded());
+  parts.problems.insert(parts.problems.end(), parts.table->problems.begin(),
+                        parts.table->problems.end());
+}
+
+}  // namespace
+
+Parts LoadParts(std::shared_ptr<FileSystem> fs, const std::string& path,
+                bool rank_zero_only) {
+  Parts parts;
+  parts.fs = fs;
+  parts.rank_zero_only = rank_zero_only;
+  parts.directory = ScanTagDirectory(*fs, path);
+  parts.problems = parts.directory.problems;
+  if (parts.directory.num_ranks() == 0) {
+    parts.problems.emplace_back(
+        ErrorCode::kUnsupported,
+        "no *_optim_states.pt file: ZeRO stage 0 and weights alone are not "
+        "supported",
+        ErrorPlace{.file = path});
+    return parts;
+  }
+  ReadModels(parts);
+  ReadRanks(parts);
+  if (parts.model) {
+    AppendErrors(CheckAgreement(parts), parts.problems);
+  }
+  const size_t expected =
+      rank_zero_only ? 1 : static_cast<size_t>(parts.directory.num_ranks());
+  if (parts.model && parts.ranks.size() == expected) {
+    Collect(parts.problems, [&] { BuildTables(parts); });
+  }
+  if (parts.layout) {
+    AppendErrors(CheckPaddings(parts), parts.problems);
+    AppendErrors(CheckSliceClaims(parts), parts.problems);
+  }
+  return parts;
+}
+
+}  // namespace muonstore::deepspeed

@@ -1,0 +1,257 @@
+#include "formats/deepspeed/verify.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "formats/deepspeed/agreement.h"
+#include "formats/deepspeed/checkpoint.h"
+#include "formats/deepspeed/parts.h"
+#include "formats/deepspeed/verify_values.h"
+#include "src/base/str.h"
+
+namespace muonstore::deepspeed {
+namespace {
+
+class Verification {
+ public:
+  Verification(std::shared_ptr<FileSystem> fs, std::string path,
+               const VerifyOptions& options)
+      : fs_(std::move(fs)), path_(std::move(path)), options_(options) {}
+
+  VerifyReport Run() {
+    Parts parts = LoadParts(fs_, path_, /*rank_zero_only=*/false);
+    report_.path = path_;
+    report_.tag = std::filesystem::path(path_).filename().string();
+    report_.num_files = parts.directory.num_files;
+    report_.size_bytes = parts.directory.size_bytes;
+    for (const Error& problem : parts.problems) {
+      Fault(problem, "structure");
+    }
+    if (!parts.directory.extra_files.empty()) {
+      Note("extra_files", StrCat("files that belong to no rank: ",
+                                 JoinNames(parts.directory.extra_files, 20)));
+    }
+    CheckModelFiles(parts);
+    if (!options_.quick) {
+      CheckBytes(parts);
+    }
+    if (parts.problems.empty()) {
+      CheckValues(std::move(parts));
+    }
+    return std::move(report_);
+  }
+
+ private:
+  // The same fault may show on two ways: it is listed once.
+  void Fault(const Error& error, std::string code) {
+    if (seen_.insert(error.what()).second) {
+      report_.findings.push_back(Finding::FromError(error, std::move(code)));
+    }
+  }
+
+  void Note(std::string code, std::string message) {
+    report_.findings.push_back({.severity = Finding::Severity::kNote,
+                                .code = std::move(code),
+                                .message = std::move(message),
+                                .place = {.file = path_}});
+  }
+
+  // Runs `check`; what it throws is a fault.
+  template <typename Check>
+  void Guard(const char* code, const Check& check) {
+    try {
+      check();
+    } catch (const Error& error) {
+      Fault(error, code);
+    }
+  }
+
+  // Stage 3: every rank wrote a model file; all but the rank's own pieces must
+  // be the same.
+  void CheckModelFiles(const Parts& parts) {
+    const auto& files = parts.directory.model_files;
+    if (!parts.model) {
+      return;
+    }
+    for (size_t rank = 1; rank < files.size(); ++rank) {
+      if (!files[rank].empty()) {
+        Guard("structure", [&] { CompareModelFile(parts, files[rank]); });
+      }
+    }
+  }
+
+  void CompareModelFile(const Parts& parts, const std::string& path) {
+    const ModelStates other = ReadModelStates(fs_, path);
+    const auto differs = [&](const std::string& what,
+                             const std::string& expected,
+                             const std::string& found) {
+      if (expected != found) {
+        Fault(Error(ErrorCode::kDataLoss,
+                    what + " differs from rank 0's file: files of different "
+                           "saves are mixed",
+                    {.file = path, .expected = expected, .found = found}),
+              "model_files_differ");
+      }
+    };
+    differs("global_steps", StrCat(parts.model->global_steps.value_or(-1)),
+            StrCat(other.global_steps.value_or(-1)));
+    differs("dp_world_size", StrCat(parts.model->dp_world_size),
+            StrCat(other.dp_world_size));
+    differs("the DeepSpeed version", parts.model->version, other.version);
+    differs("param_shapes", Shapes(*parts.model), Shapes(other));
+  }
+
+  static std::string Shapes(const ModelStates& model) {
+    std::string out;
+    for (const auto& group : model.param_shapes) {
+      for (const NamedShape& shape : group) {
+        out += shape.name + shape.shape.ToString() + " ";
+      }
+      out += "| ";
+    }
+    return out;
+  }
+
+  void CheckBytes(const Parts& parts) {
+    for (const RankStates& rank : parts.ranks) {
+      CheckFile(*rank.file, NamesOf(parts, rank));
+    }
+    for (const std::string& path : parts.directory.model_files) {
+      if (!path.empty()) {
+        Guard("structure", [&] {
+          const auto file = torchfile::TorchFile::Open(fs_, path);
+          CheckFile(*file, NamesOf(*file));
+        });
+      }
+    }
+  }
+
+  void CheckFile(const torchfile::TorchFile& file,
+                 const std::map<std::string, std::string>& names) {
+    const uint64_t before = done_bytes_;
+    const auto faults = file.Verify([&](uint64_t bytes) {
+      done_bytes_ = before + bytes;
+      if (options_.progress) {
+        options_.progress(done_bytes_, report_.size_bytes);
+      }
+    });
+    done_bytes_ = before + file.file_size_bytes();
+    if (options_.progress) {
+      options_.progress(done_bytes_, report_.size_bytes);
+    }
+    for (const Error& fault : faults) {
+      // The reader knows the record, the checkpoint what is in it.
+      ErrorPlace place = fault.place();
+      const auto name = names.find(RecordAt(file, place.offset_bytes));
+      if (name != names.end()) {
+        place.tensor = name->second;
+      }
+      Fault(Error(fault.code(), fault.message(), place), "checksum");
+    }
+  }
+
+  static std::string RecordAt(const torchfile::TorchFile& file,
+                              std::optional<uint64_t> offset_bytes) {
+    const auto& records = file.records();
+    const auto it = std::find_if(records.begin(), records.end(),
+                                 [&](const torchfile::RecordInfo& record) {
+                                   return record.offset_bytes == offset_bytes;
+                                 });
+    return it == records.end() ? "" : it->name;
+  }
+
+  static std::string RecordOf(const torchfile::TorchFile& file,
+                              uint32_t tensor) {
+    const auto& tree = file.tree();
+    return "data/" + tree.storages[tree.tensors[tensor].storage].key;
+  }
+
+  // What each record of a rank's file holds.
+  static std::map<std::string, std::string> NamesOf(const Parts& parts,
+                                                    const RankStates& rank) {
+    std::map<std::string, std::string> names;
+    for (size_t g = 0; g < rank.flat.size(); ++g) {
+      const std::string members = MembersOf(parts, rank.rank, g);
+      const FlatState& flat = rank.flat[g];
+      names[RecordOf(*rank.file, flat.master->tensor)] =
+          StrCat(members, "/", kMaster);
+      for (const auto& [kind, buffer] : flat.buffers) {
+        names[RecordOf(*rank.file, buffer.tensor)] = StrCat(members, "/", kind);
+      }
+    }
+    return names;
+  }
+
+  static std::string MembersOf(const Parts& parts, int32_t rank, size_t group) {
+    if (!parts.layout) {
+      return StrCat("flat group ", group);
+    }
+    std::vector<std::string> members;
+    const auto& partitioning = parts.layout->partitioning;
+    const auto& parameters = partitioning.groups()[group].parameters;
+    for (const int32_t position :
+         partitioning.parameters_on_rank(rank, static_cast<int32_t>(group))) {
+      const auto parameter =
+          static_cast<size_t>(parameters[static_cast<size_t>(position)]);
+      members.push_back(parts.layout->specs[parameter].name);
+    }
+    return JoinNames(members, 3);
+  }
+
+  // What each record of a model file holds.
+  static std::map<std::string, std::string> NamesOf(
+      const torchfile::TorchFile& file) {
+    std::map<std::string, std::vector<std::string>> members;
+    const auto module = Lookup(file.root(), {"module"});
+    for (size_t i = 0; module && i < module->size(); ++i) {
+      const auto [name, value] = module->entry(i);
+      if (value.is(torchfile::ValueType::kTensor)) {
+        members[RecordOf(file, static_cast<uint32_t>(value.node().value))]
+            .emplace_back(name.AsString());
+      }
+    }
+    std::map<std::string, std::string> names;
+    for (const auto& [record, list] : members) {
+      names[record] = StrCat(JoinNames(list, 3), "/", kWeight);
+    }
+    return names;
+  }
+
+  void CheckValues(Parts parts) {
+    Guard("structure", [&] {
+      const DeepSpeedCheckpoint checkpoint(std::move(parts));
+      for (const Error& loss : checkpoint.Losses()) {
+        Fault(loss, "missing_elements");
+      }
+      CheckCoverageOfAll(checkpoint, report_.findings);
+      for (const Finding& finding : checkpoint.info().findings) {
+        if (finding.severity == Finding::Severity::kWarning) {
+          report_.findings.push_back(finding);
+        }
+      }
+      if (!options_.quick) {
+        CompareReplicas(checkpoint, report_.findings);
+        CompareWeights(checkpoint, report_.findings);
+      }
+    });
+  }
+
+  std::shared_ptr<FileSystem> fs_;
+  std::string path_;
+  const VerifyOptions& options_;
+  VerifyReport report_;
+  std::set<std::string> seen_;
+  uint64_t done_bytes_ = 0;
+};
+
+}  // namespace
+
+VerifyReport VerifyTag(std::shared_ptr<FileSystem> fs, const std::string& path,
+                       const VerifyOptions& options) {
+  return Verification(std::move(fs), path, options).Run();
+}
+
+}  // namespace muonstore::deepspeed
