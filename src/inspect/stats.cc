@@ -1,0 +1,207 @@
+#include "src/inspect/stats.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "muonstore/error.h"
+#include "src/base/str.h"
+#include "src/inspect/real_dtype.h"
+#include "src/inspect/tensor_index.h"
+
+namespace muonstore {
+namespace {
+
+constexpr std::array<std::pair<MatrixFlag, std::string_view>, 5> kFlagNames = {{
+    {MatrixFlag::kMissing, "missing"},
+    {MatrixFlag::kNonFinite, "nonfinite"},
+    {MatrixFlag::kZero, "zero"},
+    {MatrixFlag::kIdentical, "identical"},
+    {MatrixFlag::kDenormal, "denormal"},
+}};
+
+// One matrix to work on, with its place in the results.
+struct Task {
+  size_t tensor;
+  MatrixView view;
+  int64_t matrix;
+  int64_t num_matrices;
+};
+
+void AppendTasks(const Checkpoint& checkpoint, size_t tensor,
+                 const MatrixLayout& layout, std::vector<Task>& tasks) {
+  const CheckpointTensor& info = checkpoint.tensors()[tensor];
+  const size_t first = tasks.size();
+  try {
+    for (const MatrixBatch& batch : layout.Resolve(info.shape)) {
+      for (int64_t b = 0; b < batch.batch; ++b) {
+        tasks.push_back(
+            {.tensor = tensor,
+             .view = {.offset = batch.offset + b * batch.batch_stride,
+                      .rows = batch.rows,
+                      .cols = batch.cols,
+                      .row_stride = batch.row_stride},
+             .matrix = static_cast<int64_t>(tasks.size() - first),
+             .num_matrices = 0});
+      }
+    }
+  } catch (const Error& error) {
+    throw error.WithTensor(info.key.ToString());
+  }
+  for (size_t i = first; i < tasks.size(); ++i) {
+    tasks[i].num_matrices = static_cast<int64_t>(tasks.size() - first);
+  }
+}
+
+void AddFlags(MatrixReport& report) {
+  const MatrixStats& stats = *report.stats;
+  const int64_t num_nonzero =
+      stats.num_elements() - stats.num_zero - stats.num_nonfinite;
+  if (stats.num_nonfinite > 0) report.flags.push_back(MatrixFlag::kNonFinite);
+  if (stats.num_elements() > 0 && stats.num_zero == stats.num_elements()) {
+    report.flags.push_back(MatrixFlag::kZero);
+  }
+  if (2 * stats.num_denormal > num_nonzero) {
+    report.flags.push_back(MatrixFlag::kDenormal);
+  }
+}
+
+// Computes reports; one instance serves all threads.
+class StatsRun {
+ public:
+  StatsRun(const Checkpoint& checkpoint, const StatsRequest& request)
+      : checkpoint_(checkpoint), request_(request), index_(checkpoint) {
+    if (request.other != nullptr) other_index_.emplace(*request.other);
+  }
+
+  MatrixReport Compute(const Task& task) const {
+    const CheckpointTensor& tensor = checkpoint_.tensors()[task.tensor];
+    MatrixReport report;
+    report.key = tensor.key;
+    report.dtype = tensor.dtype;
+    report.matrix = task.matrix;
+    report.num_matrices = task.num_matrices;
+    report.view = task.view;
+    MatrixReader reader(checkpoint_, task.tensor, task.view);
+    if (reader.incomplete()) {
+      report.flags.push_back(MatrixFlag::kMissing);
+      report.note = "elements are missing";
+      return report;
+    }
+    if (!IsReal(tensor.dtype)) {
+      report.note = StrCat("no statistics of ", DTypeName(tensor.dtype));
+      return report;
+    }
+    report.stats = ComputeMatrixStats(reader, request_.num_singular_values);
+    AddFlags(report);
+    AddRatio(tensor, report);
+    if (other_index_) AddComparison(tensor, reader, report);
+    std::sort(report.flags.begin(), report.flags.end());
+    return report;
+  }
+
+ private:
+  void AddRatio(const CheckpointTensor& tensor, MatrixReport& report) const {
+    if (tensor.key.kind == kMaster) return;
+    const auto index =
+        index_.Find({tensor.key.parameter, std::string(kMaster)});
+    if (!index || checkpoint_.tensors()[*index].shape != tensor.shape) return;
+    MatrixReader master(checkpoint_, *index, report.view);
+    if (master.incomplete()) return;
+    const double norm = BasicStats(master).frobenius;
+    if (norm > 0) report.ratio_to_master = report.stats->frobenius / norm;
+  }
+
+  void AddComparison(const CheckpointTensor& tensor, MatrixReader& reader,
+                     MatrixReport& report) const {
+    const auto index = other_index_->Find(tensor.key);
+    if (!index) {
+      report.note = "not in the other checkpoint";
+      return;
+    }
+    const CheckpointTensor& other = request_.other->tensors()[*index];
+    if (other.shape != tensor.shape || !IsReal(other.dtype)) {
+      report.note = StrCat("the other checkpoint has ", DTypeName(other.dtype),
+                           " ", other.shape.ToString());
+      return;
+    }
+    MatrixReader other_reader(*request_.other, *index, report.view);
+    if (other_reader.incomplete()) {
+      report.note = "elements are missing in the other checkpoint";
+      return;
+    }
+    const MatrixComparison comparison = CompareMatrices(reader, other_reader);
+    report.cosine = comparison.cosine;
+    if (comparison.identical) report.flags.push_back(MatrixFlag::kIdentical);
+  }
+
+  const Checkpoint& checkpoint_;
+  const StatsRequest& request_;
+  TensorIndex index_;
+  std::optional<TensorIndex> other_index_;
+};
+
+uint64_t TaskBytes(const Checkpoint& checkpoint, const Task& task) {
+  return static_cast<uint64_t>(
+      task.view.num_elements() *
+      SizeBytes(checkpoint.tensors()[task.tensor].dtype));
+}
+
+// Sorts before: a smaller tuple is worse.
+std::tuple<int, double, double> Badness(const MatrixReport& report) {
+  const int alarm = report.flags.empty()
+                        ? static_cast<int>(kFlagNames.size())
+                        : static_cast<int>(report.flags.front());
+  double spread = std::numeric_limits<double>::infinity();
+  if (report.stats && report.stats->stable_rank) {
+    const int64_t side = std::min(report.stats->rows, report.stats->cols);
+    spread = *report.stats->stable_rank / static_cast<double>(side);
+  }
+  return {alarm, spread, -report.ratio_to_master.value_or(0)};
+}
+
+}  // namespace
+
+std::string_view MatrixFlagName(MatrixFlag flag) {
+  return kFlagNames[static_cast<size_t>(flag)].second;
+}
+
+std::optional<MatrixFlag> ParseMatrixFlag(std::string_view name) {
+  for (const auto& [flag, text] : kFlagNames) {
+    if (text == name) return flag;
+  }
+  return std::nullopt;
+}
+
+bool MatrixReport::Has(MatrixFlag flag) const {
+  return std::find(flags.begin(), flags.end(), flag) != flags.end();
+}
+
+std::vector<MatrixReport> ComputeStats(const Checkpoint& checkpoint,
+                                       const StatsRequest& request) {
+  std::vector<Task> tasks;
+  for (const size_t tensor : request.tensors) {
+    AppendTasks(checkpoint, tensor, request.layout, tasks);
+  }
+  uint64_t total_bytes = 0;
+  for (const Task& task : tasks) total_bytes += TaskBytes(checkpoint, task);
+  ByteProgress progress(request.progress, total_bytes);
+  const StatsRun run(checkpoint, request);
+  std::vector<MatrixReport> reports(tasks.size());
+  ParallelFor(tasks.size(), request.jobs, [&](size_t i) {
+    reports[i] = run.Compute(tasks[i]);
+    progress.Add(TaskBytes(checkpoint, tasks[i]));
+  });
+  return reports;
+}
+
+void SortWorstFirst(std::vector<MatrixReport>& reports) {
+  std::stable_sort(reports.begin(), reports.end(),
+                   [](const MatrixReport& a, const MatrixReport& b) {
+                     return Badness(a) < Badness(b);
+                   });
+}
+
+}  // namespace muonstore

@@ -1,0 +1,58 @@
+#include "src/inspect/parallel.h"
+
+#include <atomic>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace muonstore {
+namespace {
+
+TEST(ParallelFor, VisitsEveryIndexOnce) {
+  for (const int32_t jobs : {0, 1, 2, 7, 100}) {
+    for (const size_t count : {0, 1, 5, 1000}) {
+      std::vector<std::atomic<int>> visits(count);
+      ParallelFor(count, jobs, [&](size_t i) { ++visits[i]; });
+      for (const auto& n : visits) EXPECT_EQ(n.load(), 1);
+    }
+  }
+}
+
+TEST(ParallelFor, RethrowsAndStops) {
+  for (const int32_t jobs : {1, 4}) {
+    std::atomic<size_t> started{0};
+    try {
+      ParallelFor(100000, jobs, [&](size_t i) {
+        ++started;
+        if (i == 3) throw std::runtime_error("three");
+      });
+      FAIL() << "no exception";
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "three");
+    }
+    if (jobs == 1) {
+      EXPECT_EQ(started.load(), 4U);
+    }
+  }
+}
+
+TEST(ByteProgress, AddsUp) {
+  std::vector<std::pair<uint64_t, uint64_t>> calls;
+  ByteProgress progress(
+      [&](uint64_t done, uint64_t total) { calls.emplace_back(done, total); },
+      10);
+  progress.Add(4);
+  progress.Add(6);
+  EXPECT_EQ(calls,
+            (std::vector<std::pair<uint64_t, uint64_t>>{{4, 10}, {10, 10}}));
+}
+
+TEST(ByteProgress, CallbackIsOptional) {
+  ByteProgress progress({}, 1);
+  EXPECT_NO_THROW(progress.Add(1));
+}
+
+}  // namespace
+}  // namespace muonstore
