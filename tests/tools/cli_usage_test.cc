@@ -1,0 +1,177 @@
+// The command line itself: usage, help, exit codes, pipes and signals.
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tools/cli.h"
+
+namespace muonstore::testutil {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+const char* const kCommands[] = {"summary",  "list",   "tensors", "stats",
+                                 "momentum", "verify", "diff",    "dump"};
+
+TEST(Usage, HelpTeaches) {
+  const ProcessResult result = Inspect({"--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err, IsEmpty());
+  for (const char* command : kCommands) {
+    EXPECT_THAT(result.out, HasSubstr(command));
+  }
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("Examples:"), HasSubstr("Exit codes: 0 fine")));
+}
+
+TEST(Usage, EveryCommandHasHelpWithExamples) {
+  for (const char* command : kCommands) {
+    const ProcessResult result = Inspect({command, "--help"});
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_THAT(result.err, IsEmpty());
+    EXPECT_THAT(result.out,
+                AllOf(HasSubstr("Examples:"), HasSubstr("Exit codes:"),
+                      HasSubstr("--json"),
+                      HasSubstr(std::string("ckpt-inspect ") + command)));
+  }
+}
+
+TEST(Usage, Version) {
+  const ProcessResult result = Inspect({"--version"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out, "ckpt-inspect " MUONSTORE_VERSION "\n");
+}
+
+TEST(Usage, MistakesAreExitCode2) {
+  const std::string root = CheckpointRoot("s2-ws2-bf16-none-base");
+  const std::vector<std::vector<std::string>> lines = {
+      {},
+      {"summary"},
+      {"no-such-command"},
+      {"summary", root, "--no-such-flag"},
+      {"summary", root, "surplus"},
+      {"stats", root, "--per-head", "0"},
+      {"stats", root, "--per-head", "x"},
+      {"stats", root, "--per-head", "2", "--split", "1,2"},
+      {"stats", root, "--top", "17"},
+      {"stats", root, "--fail-on", "sick"},
+      {"stats", root, "--fail-on", "identical"},
+      {"stats", root, "--vs-tag", "step5"},
+      {"diff", root},
+      {"diff", root, root, "--rtol", "-1"},
+      {"dump", root, "--param", "odd.weight"},
+      {"dump", root, "--param", "odd.weight", "--state", "momentum", "--rows",
+       "1"},
+      {"summary", root, "--jobs", "2"},
+  };
+  for (const auto& line : lines) {
+    const ProcessResult result = Inspect(line);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_THAT(result.out, IsEmpty());
+    EXPECT_THAT(result.err, HasSubstr("ckpt-inspect: error: "));
+  }
+}
+
+TEST(Usage, AnUnknownCommandListsTheCommands) {
+  EXPECT_THAT(Inspect({"sumary"}).err,
+              AllOf(HasSubstr("'sumary'"), HasSubstr("summary, list")));
+}
+
+TEST(Usage, OptionsMayComeBeforeTheCommand) {
+  const std::string root = CheckpointRoot("s2-ws2-bf16-none-base");
+  const auto json = InspectJson({"--tag", "step5", "tensors", root});
+  EXPECT_EQ(json["command"], "tensors");
+}
+
+TEST(Usage, APathAloneIsASummary) {
+  const std::string root = CheckpointRoot("s2-ws2-bf16-none-base");
+  EXPECT_EQ(Inspect({root}).out, Inspect({"summary", root}).out);
+  EXPECT_EQ(InspectJson({root})["command"], "summary");
+}
+
+TEST(Errors, AMissingPathIsExitCode3) {
+  for (const char* command :
+       {"summary", "list", "tensors", "stats", "momentum", "verify"}) {
+    const ProcessResult result = Inspect({command, "/no/such/place"});
+    EXPECT_EQ(result.exit_code, 3) << command;
+    EXPECT_THAT(result.err, HasSubstr("/no/such/place"));
+    EXPECT_THAT(result.out, IsEmpty());
+  }
+}
+
+TEST(Errors, JsonHasThemOnStandardOutput) {
+  const auto json = InspectJson({"verify", "/no/such/place"}, 3);
+  EXPECT_EQ(json["command"], "verify");
+  EXPECT_EQ(json["error"]["code"], "NotFound");
+  EXPECT_EQ(json["error"]["file"], "/no/such/place");
+  for (const char* key :
+       {"message", "tensor", "offset_bytes", "expected", "found"}) {
+    EXPECT_TRUE(json["error"].contains(key)) << key;
+  }
+  EXPECT_EQ(InspectJson({"summary", "--bad"}, 2)["error"]["code"],
+            "InvalidArgument");
+}
+
+TEST(Errors, NamesAreMadePrintable) {
+  const ProcessResult result = Inspect({"summary", "/no/\x1b[31mred\xFF"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(result.err, HasSubstr("\\x1b[31mred\\xff"));
+  const auto json = InspectJson({"summary", "/no/\x1b[31mred\xFF"}, 3);
+  EXPECT_EQ(json["error"]["file"], "/no/\x1b[31mred\xEF\xBF\xBD");
+}
+
+TEST(Errors, AFileThatIsNoCheckpointIsExitCode4) {
+  const auto path =
+      std::filesystem::path(testing::TempDir()) / "not_a_checkpoint.pt";
+  std::ofstream(path) << "this is text, and no checkpoint at all";
+  const ProcessResult result = Inspect({path.string()});
+  EXPECT_EQ(result.exit_code, 4) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("not_a_checkpoint.pt"));
+  std::filesystem::remove(path);
+}
+
+TEST(Pipes, AClosedPipeIsSilent) {
+  const std::string root = CheckpointRoot("s2-ws2-bf16-none-base");
+  ProcessOptions options;
+  options.close_stdout = true;
+  for (const std::vector<std::string>& line :
+       {std::vector<std::string>{"--help"},
+        {"tensors", root},
+        {"tensors", root, "--json"}}) {
+    const ProcessResult result = Inspect(line, options);
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_EQ(result.signal, 0);
+    EXPECT_THAT(result.err, IsEmpty());
+  }
+  EXPECT_EQ(Inspect({"/no/such/place", "--json"}, options).exit_code, 3);
+}
+
+TEST(Pipes, AFullDiskIsExitCode3) {
+  const std::string root = CheckpointRoot("s2-ws2-bf16-none-base");
+  const ProcessResult result = RunProcess(
+      {"sh", "-c", "\"$0\" \"$1\" > /dev/full", MUONSTORE_CKPT_INSPECT, root});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, HasSubstr("standard output"));
+}
+
+TEST(Signals, AnInterruptEndsWith130) {
+  // The pipe holds less than this command says: it is still writing.
+  const std::string root = CheckpointRoot("s2-ws2-bf16-none-base");
+  ProcessOptions options;
+  options.on_first_output = [](int pid) { ::kill(pid, SIGINT); };
+  const ProcessResult result = Inspect({"tensors", root, "--json"}, options);
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_THAT(result.err, IsEmpty());
+}
+
+}  // namespace
+}  // namespace muonstore::testutil

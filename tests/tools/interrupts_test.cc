@@ -1,0 +1,69 @@
+#include "tools/common/interrupts.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+namespace muonstore::tools {
+namespace {
+
+// A death test runs in a process of its own.
+using InterruptsDeathTest = testing::Test;
+
+[[noreturn]] void KillSelfAndWait(int signal) {
+  ::kill(::getpid(), signal);
+  for (;;) ::pause();
+}
+
+TEST(InterruptsDeathTest, EndsTheProcessAtOnce) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        const Interrupts interrupts;
+        KillSelfAndWait(SIGINT);
+      },
+      testing::ExitedWithCode(130), "");
+  EXPECT_EXIT(
+      {
+        const Interrupts interrupts;
+        KillSelfAndWait(SIGTERM);
+      },
+      testing::ExitedWithCode(143), "");
+}
+
+TEST(InterruptsDeathTest, ADeferralLeavesTheEndToTheWork) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        Interrupts interrupts;
+        const Interrupts::Deferral deferral(interrupts);
+        ::kill(::getpid(), SIGINT);
+        try {
+          for (;;) interrupts.ThrowIfInterrupted();
+        } catch (const Interrupted& interrupted) {
+          ::_exit(interrupted.exit_code() + 1);
+        }
+      },
+      testing::ExitedWithCode(131), "");
+}
+
+TEST(InterruptsDeathTest, SignalsIgnoredAtTheStartStayIgnored) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        ::signal(SIGINT, SIG_IGN);
+        const Interrupts interrupts;
+        ::kill(::getpid(), SIGINT);
+        KillSelfAndWait(SIGTERM);
+      },
+      testing::ExitedWithCode(143), "");
+}
+
+TEST(Interrupts, EndsWithoutASignal) {
+  Interrupts interrupts;
+  EXPECT_NO_THROW(interrupts.ThrowIfInterrupted());
+}
+
+}  // namespace
+}  // namespace muonstore::tools
