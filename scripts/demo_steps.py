@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""The steps of scripts/demo: runs ckpt-inspect, checks what it says.
+
+    demo_steps.py CKPT_INSPECT tests/data/deepspeed
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+INSPECT, DATA = sys.argv[1:3]
+
+
+class Claim(Exception):
+    """Something that the demo claims does not hold."""
+
+
+def inspect(*arguments, exit_code=0):
+    """The JSON that ckpt-inspect prints; its exit code must be as expected."""
+    run = subprocess.run([INSPECT, *arguments, "--json"], capture_output=True,
+                         text=True)
+    if run.returncode != exit_code:
+        raise Claim(f"ckpt-inspect {' '.join(arguments)} ended with "
+                    f"{run.returncode}, not {exit_code}: {run.stderr.strip()}")
+    return json.loads(run.stdout)
+
+
+def require(condition, what):
+    if not condition:
+        raise Claim(what)
+
+
+def case(name):
+    return f"{DATA}/{name}/ckpt"
+
+
+def summary(name):
+    s = inspect("summary", case(name))
+    muon, adam = s["groups"]
+    require((muon["optimizer"], adam["optimizer"]) == ("muon", "adam"),
+            "a Muon and an Adam group")
+    require(muon["num_elements"] + adam["num_elements"] == 12251,
+            "all elements of the model")
+    return (f"{s['producer']}, ZeRO-{s['stage']}, {s['num_ranks']} ranks, "
+            f"{s['precision']}, offload {s['offload']}, step {s['step']}: "
+            f"{muon['num_parameters']} Muon matrices and "
+            f"{adam['num_parameters']} Adam parameters")
+
+
+def verify(*names):
+    files = 0
+    for name in names:
+        report = inspect("verify", case(name))
+        require(report["whole"] and not report["num_faults"], "no fault")
+        files += report["num_files"]
+    return (f"all {files} files of {len(names)} checkpoints match their "
+            "checksums; every element is covered once")
+
+
+def momentum(name):
+    report = inspect("momentum", case(name))
+    worst = report["matrices"][0]
+    require(len(report["matrices"]) == 9 and not report["flagged"],
+            "9 matrices, none flagged")
+    return (f"9 momentum matrices are finite and none is zero; the lowest "
+            f"stable rank is {worst['stats']['stable_rank']:.2f} "
+            f"({worst['parameter']})")
+
+
+def same(a, b, what):
+    report = inspect("diff", case(a), case(b))
+    require(report["same_state"] and report["counts"]["different"] == 0,
+            "the same state")
+    return f"{what}: the same state, {report['counts']['equal']} tensors equal"
+
+
+def different(a, b, what):
+    report = inspect("diff", case(a), case(b), exit_code=1)
+    require(not report["same_state"], "different state")
+    worst = max(report["tensors"], key=lambda t: t["max_abs"])
+    return (f"{what}: {report['counts']['different']} tensors differ, most by "
+            f"{worst['max_abs']:.2g} ({worst['parameter']}/{worst['state']})")
+
+
+def flipped_bit(name, folder):
+    """One bit in the middle of rank 1's payloads is damage that a load by
+    torch does not see."""
+    copy = os.path.join(folder, "ckpt")
+    shutil.copytree(case(name), copy)
+    file = "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"
+    with open(os.path.join(copy, "step5", file), "r+b") as f:
+        f.seek(os.path.getsize(f.name) // 2)
+        byte = f.read(1)[0]
+        f.seek(-1, os.SEEK_CUR)
+        f.write(bytes([byte ^ 1]))
+    findings = inspect("verify", copy, exit_code=1)["findings"]
+    faults = [f for f in findings
+              if f["code"] == "checksum" and (f["file"] or "").endswith(file)]
+    require(len(faults) == 1, "one damaged record in that file")
+    return (f"one bit flipped in a copy: {faults[0]['message']} in rank 1's "
+            f"file ({faults[0]['tensor']})")
+
+
+def elastic(name):
+    error = inspect("momentum", case(name), exit_code=4)["error"]
+    require("odd.weight" in json.dumps(error), "the error names the matrix")
+    report = inspect("momentum", case(name), "--allow-loss")
+    require(report["flagged"] == {"missing": 1}, "one matrix is missing")
+    return ("a momentum that DeepSpeed truncated is refused by name; "
+            f"--allow-loss reads the other {len(report['matrices']) - 1}")
+
+
+def steps(folder):
+    yield summary, "s2-ws2-fp32-none-base"
+    yield summary, "s3-ws2-fp32-cpu-base"
+    yield (verify, "s2-ws2-fp32-none-base", "s3-ws2-fp32-cpu-base",
+           "s3-ws2-bf16-nvme-swapall", "s2-ws11-bf16-none-ws11")
+    yield momentum, "s2-ws2-fp32-none-base"
+    yield (same, "s2-ws2-fp32-none-base", "s3-ws2-fp32-cpu-base",
+           "ZeRO-2 and ZeRO-3 with CPU offload, fp32")
+    yield (same, "s3-ws2-bf16-none-base", "s3-ws2-bf16-none-zinit+subgroup",
+           "ZeRO-3 sorted, and in module order and sub-groups, bf16")
+    yield (different, "s2-ws2-bf16-none-base", "s3-ws2-bf16-none-base",
+           "ZeRO-2 and ZeRO-3, bf16 (they round differently)")
+    yield flipped_bit, "s2-ws2-bf16-none-base", folder
+    yield elastic, "s1-ws2-bf16-none-elastic"
+
+
+def main():
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for step, *arguments in steps(folder):
+            name = step.__name__.replace("_", " ")
+            try:
+                print(f"ok    {name:<12} {step(*arguments)}", flush=True)
+            except Claim as claim:
+                failed += 1
+                print(f"WRONG {name:<12} not so: {claim}", flush=True)
+    print(f"{failed} claims do not hold" if failed else "all of it holds")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
