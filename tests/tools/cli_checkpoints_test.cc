@@ -1,5 +1,6 @@
 // ckpt-inspect on real DeepSpeed checkpoints: the program against golden values
 // that were gathered from the live optimizer, and against damage.
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -360,6 +361,35 @@ TEST(Damage, AChangedBitIsFoundByVerifyAndNamed) {
   const json report = InspectJson({"verify", copy.root()}, 1);
   EXPECT_EQ(report["whole"], false);
   EXPECT_GE(report["num_faults"], 1);
+}
+
+TEST(Damage, AnInfinityInTheMomentumIsNamedWithItsPlace) {
+  const Copy copy(kZero2);
+  const auto golden = ReadGolden(TagOf(kZero2, "ckpt", "step5"));
+  const auto& values = golden.at("momentum_buffer/odd.weight").floats;
+  // The matrix lies in the file as bf16: the upper halves of the floats.
+  std::string stored;
+  for (const float value : values) {
+    std::array<char, 4> bytes{};
+    std::memcpy(bytes.data(), &value, 4);
+    stored.append(bytes.data() + 2, 2);
+  }
+  std::ifstream in(copy.file(kRank1), std::ios::binary);
+  std::string file((std::istreambuf_iterator<char>(in)), {});
+  const size_t at = file.find(stored);
+  ASSERT_NE(at, std::string::npos);
+  file.replace(at + (3 * 13 + 4) * 2, 2, "\x80\x7F");
+  std::ofstream(copy.file(kRank1), std::ios::binary) << file;
+  const json momentum = InspectJson({"momentum", copy.root()}, 1);
+  EXPECT_EQ(momentum["flagged"]["nonfinite"], 1);
+  const json& worst = momentum["matrices"][0];
+  EXPECT_EQ(worst["parameter"], "odd.weight");
+  EXPECT_EQ(worst["stats"]["num_nonfinite"], 1);
+  EXPECT_EQ(worst["stats"]["first_nonfinite"], (json{3, 4}));
+  EXPECT_EQ(worst["stats"]["max"].is_number(), true);
+  EXPECT_THAT(Inspect({"momentum", copy.root()}).out,
+              HasSubstr("nonfinite (1, first at [3, 4])"));
+  EXPECT_EQ(Inspect({"stats", copy.root()}).exit_code, 0);
 }
 
 TEST(Damage, ACutFileIsUnreadableAndVerifyNamesIt) {

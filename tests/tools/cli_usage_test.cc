@@ -163,6 +163,19 @@ TEST(Pipes, AFullDiskIsExitCode3) {
   EXPECT_THAT(result.err, HasSubstr("standard output"));
 }
 
+TEST(Pipes, AClosedDescriptorIsExitCode3AndSpoilsNoFile) {
+  const std::string root = CheckpointRoot("s2-ws2-bf16-none-base");
+  const auto path = std::filesystem::path(testing::TempDir()) / "closed.npy";
+  const ProcessResult result =
+      RunProcess({"sh", "-c",
+                  "\"$0\" dump \"$1\" --param odd.weight --state momentum "
+                  "-o \"$2\" >&-",
+                  MUONSTORE_CKPT_INSPECT, root, path.string()});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(std::filesystem::file_size(path), 128 + 7 * 13 * sizeof(float));
+  std::filesystem::remove(path);
+}
+
 TEST(Signals, AnInterruptEndsWith130) {
   // The pipe holds less than this command says: it is still writing.
   const std::string root = CheckpointRoot("s2-ws2-bf16-none-base");

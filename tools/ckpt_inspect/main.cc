@@ -123,5 +123,6 @@ class Program {
 int main(int argc, char** argv) {
   // A closed pipe is an error of write, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
+  muonstore::tools::ClaimStandardDescriptors();
   return muonstore::tools::Program().Run({argv + 1, argv + argc});
 }

@@ -36,6 +36,7 @@ bool Matches(const CheckpointTensor& tensor, const Selection& selection,
 
 std::string Quoted(const std::vector<std::string>& names) {
   std::vector<std::string> quoted;
+  quoted.reserve(names.size());
   for (const std::string& name : names) {
     quoted.push_back(StrCat("'", name, "'"));
   }
@@ -43,8 +44,9 @@ std::string Quoted(const std::vector<std::string>& names) {
 }
 
 // Says why nothing matched and what there is instead.
-[[noreturn]] void ThrowNothing(std::vector<const Checkpoint*> checkpoints,
-                               const Selection& selection) {
+[[noreturn]] void ThrowNothing(
+    const std::vector<const Checkpoint*>& checkpoints,
+    const Selection& selection) {
   std::set<std::string> kinds;
   std::set<std::string> names;  // Of the wanted kind.
   std::set<std::string> all_names;

@@ -30,6 +30,7 @@ std::vector<StateTotal> StateTotals(const Checkpoint& checkpoint) {
     total.stored_bytes += tensor.stored_bytes;
   }
   std::vector<StateTotal> out;
+  out.reserve(totals.size());
   for (auto& [key, total] : totals) out.push_back(std::move(total));
   return out;
 }

@@ -36,7 +36,7 @@ void AddMatrixFlags(CLI::App& app, StatsFlags& flags) {
       ->capture_default_str();
 }
 
-Command Register(CLI::App* app, std::shared_ptr<StatsFlags> flags) {
+Command Register(CLI::App* app, const std::shared_ptr<StatsFlags>& flags) {
   flags->source.AddPath(*app);
   flags->source.AddTag(*app);
   AddMatrixFlags(*app, *flags);

@@ -46,13 +46,12 @@ std::vector<std::string> NearNames(const std::string& wanted,
     // A part of a name that was typed right counts as near.
     const bool contains = !text.empty() && name.find(text) != std::string::npos;
     const size_t distance =
-        contains
-            ? 0
-            : EditDistance(text, std::string_view(name).substr(0, kMaxLength));
+        contains ? 0 : EditDistance(text, name.substr(0, kMaxLength));
     best.emplace(distance, name);
     if (best.size() > limit) best.erase(std::prev(best.end()));
   }
   std::vector<std::string> out;
+  out.reserve(best.size());
   for (const auto& [distance, name] : best) out.push_back(name);
   return out;
 }

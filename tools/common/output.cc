@@ -1,5 +1,6 @@
 #include "tools/common/output.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -34,6 +35,14 @@ void Output::Flush() {
     throw Error(ErrorCode::kUnavailable,
                 "writing failed: " + std::generic_category().message(error),
                 {.file = "standard output"});
+  }
+}
+
+void ClaimStandardDescriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    // The lowest free descriptor is this one.
+    (void)::open("/dev/null", O_RDONLY);
   }
 }
 

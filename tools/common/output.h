@@ -32,6 +32,10 @@ class Output {
   bool closed_ = false;
 };
 
+// Makes sure that descriptors 0 to 2 are taken, so that no file that is opened
+// later becomes "standard output". Writing to one that was closed fails.
+void ClaimStandardDescriptors();
+
 // True where standard error is a terminal.
 bool StderrIsTerminal();
 
