@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "formats/deepspeed/run_config.h"
 #include "formats/deepspeed/values.h"
 #include "src/base/str.h"
 
@@ -69,7 +68,7 @@ class Parser {
     const Value optimizer = root.Get("optimizer_state_dict");
     states_.version = LookupString(root, {"ds_version"}).value_or("unknown");
     states_.version.erase(states_.version.find_last_not_of(' ') + 1);
-    ReadWriter(root, optimizer);
+    ReadWriter(optimizer);
     ReadLossScale(optimizer);
     if (states_.writer == Writer::kZero3) {
       ReadStage3(optimizer);
@@ -80,8 +79,7 @@ class Parser {
   }
 
  private:
-  void ReadWriter(Value root, Value optimizer) {
-    const RunConfig config = ParseRunConfig(root.Find("ds_config"));
+  void ReadWriter(Value optimizer) {
     const auto stage = optimizer.Find("zero_stage");
     if (optimizer.Find("fp32_flat_groups")) {
       states_.writer = Writer::kZero3;
@@ -91,8 +89,9 @@ class Parser {
                   "the optimizer state is not ZeRO's (stages 1, 2 or 3)",
                   {.found = optimizer.Describe(80)});
     } else if (!stage) {
+      // Its files are those of stage 1, whatever stage the config names.
       states_.writer = Writer::kBf16;
-      states_.stage = static_cast<int32_t>(config.stage.value_or(1));
+      states_.stage = 1;
     } else {
       // An enum object called with its number.
       const auto number = stage->is(ValueType::kInt) ? stage : stage->arg(0);

@@ -27,8 +27,8 @@ std::string StepName(const Value& container, size_t index) {
   }
   const Value key = container.entry(index).first;
   if (key.is(ValueType::kString)) {
-    return StrCat("/",
-                  std::string_view(key.AsString()).substr(0, kMaxKeyBytes));
+    const std::string_view text = key.AsString();
+    return StrCat("/", text.substr(0, kMaxKeyBytes));
   }
   return StrCat("/", key.is(ValueType::kInt) ? std::to_string(key.AsInt())
                                              : key.Describe(kMaxKeyBytes));

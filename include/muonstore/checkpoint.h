@@ -33,9 +33,11 @@
 
 namespace muonstore {
 
-// A hyper-parameter or counter as the file holds it.
+// A hyper-parameter or counter as the file holds it; std::monostate is Python's
+// None.
 using Scalar = std::variant<std::monostate, bool, int64_t, double, std::string,
                             std::vector<double>>;
+
 // "0.02", "[0.9, 0.95]", "none".
 std::string ScalarToString(const Scalar& value);
 
@@ -44,51 +46,66 @@ using ScalarMap = std::vector<std::pair<std::string, Scalar>>;
 
 // The param groups of the run, in the file's order.
 struct ParamGroup {
-  std::string name;  // "muon-params"; "group 0" where the file has none.
+  // "muon-params"; "group 0" where the file has no name.
+  std::string name;
   Optimizer optimizer = Optimizer::kOther;
-  ScalarMap hyper_parameters;   // lr, betas, momentum, ... as stored.
-  std::optional<int64_t> step;  // The true step of the group's state.
+  // lr, betas, momentum, ... as stored; each group keeps its own.
+  ScalarMap hyper_parameters;
+  // The step that the group's state counts; absent for Muon, which has none.
+  std::optional<int64_t> step;
   int64_t num_parameters = 0;
+  // Of the parameters' logical shapes, without any padding.
   int64_t num_elements = 0;
 };
 
-// How the momentum of a checkpoint is to be read (design: one canonical
-// momentum, three stored forms).
+// Which recurrence the momentum follows: they differ by the constant (1 - mu).
 enum class MomentumConvention {
   kLerp,        // M = mu * M + (1 - mu) * G  (DeepSpeed, torch.optim.Muon)
   kAccumulate,  // M = mu * M + G             (dion, Moonlight)
 };
+
+// In which unit the momentum is stored. Nothing is rescaled on reading.
 enum class MomentumUnit {
   kTrue,        // Unscaled gradients.
   kLossScaled,  // Each gradient times the loss scale of its step.
 };
+
+// How the momentum of a checkpoint is to be read.
 struct MomentumRecord {
   MomentumConvention convention = MomentumConvention::kLerp;
   MomentumUnit unit = MomentumUnit::kTrue;
-  // kLossScaled: the factor, where the file proves it; the scale that the file
-  // names may have changed since.
+  // kLossScaled: the factor in all of the momentum, where the file proves it.
   std::optional<double> unit_scale;
+  // kLossScaled: the scale that the file names; it may have changed since the
+  // momentum was accumulated, so it is no substitute for unit_scale.
   std::optional<double> scale_in_file;
-  std::string stored_form;  // "whole matrices", "flat partition", "sub-group".
+  // For people: "whole matrices", "flat partition", "sub-group partition".
+  std::string stored_form;
 };
 
 // One contiguous buffer of one rank.
 struct Segment {
   int32_t rank = 0;
   StateKind kind;
-  int32_t flat_group = -1;  // -1: holds one tensor that is in no group.
+  // -1: the segment holds one tensor that is in no flat group.
+  int32_t flat_group = -1;
   DType dtype = DType::kF32;
   int64_t num_elements = 0;
-  std::string file;  // Path it is read from, for messages.
+  // Path it is read from, for messages.
+  std::string file;
 };
 
+// One tensor of the logical state.
 struct CheckpointTensor {
   TensorKey key;
   Shape shape;
-  DType dtype = DType::kF32;  // As stored.
-  int32_t group = -1;         // Param group; -1: none (frozen, buffers).
+  // As stored; ReadTensor gives this dtype.
+  DType dtype = DType::kF32;
+  // Index into CheckpointInfo::groups; -1: none (frozen parameters, buffers).
+  int32_t group = -1;
   Optimizer optimizer = Optimizer::kNone;
-  uint64_t stored_bytes = 0;  // Its elements over all ranks, replicas counted.
+  // Bytes of its elements over all ranks, replicas counted.
+  uint64_t stored_bytes = 0;
   // A compute weight that no file stores (ZeRO-3): it is round(master), so
   // fragments() are the master's and ReadTensor rounds to `dtype`.
   bool derived = false;
@@ -99,9 +116,10 @@ struct CheckpointTensor {
 
 // Something that a reader or a user should know; not necessarily a fault.
 struct Finding {
+  // Only kFault means that the checkpoint is not whole.
   enum class Severity { kNote, kWarning, kFault };
   Severity severity = Severity::kNote;
-  // Stable identifier for scripts: "crc_mismatch", "replicas_differ", ...
+  // Stable identifier for scripts: "checksum", "replicas_differ", ...
   std::string code;
   std::string message;
   ErrorPlace place;
@@ -113,33 +131,48 @@ struct Finding {
 
 // A value that is carried along and not interpreted.
 struct CarriedValue {
-  std::string path;     // "client_state.rng", "lr_scheduler", ...
-  std::string summary;  // Type and short rendering.
+  // "client_state.rng", "lr_scheduler", ...
+  std::string path;
+  // Type and short rendering.
+  std::string summary;
 };
 
+// What the headers say of a checkpoint as a whole. Strings are empty where the
+// format has no such thing.
 struct CheckpointInfo {
-  std::string format;    // "deepspeed".
+  std::string format;    // "deepspeed", "torch file".
   std::string producer;  // "DeepSpeed 0.19.8".
-  std::string path;      // The tag directory or file.
+  // The tag directory or file that was opened, and the tag's name.
+  std::string path;
   std::string tag;
   std::optional<int64_t> step;
+  // ZeRO stage: 1, 2 or 3.
   std::optional<int32_t> stage;
-  std::string optimizer_class;  // "DeepSpeedZeroOptimizer", ... as deduced.
+  // The writing class, as deduced: "DeepSpeedZeroOptimizer", ...
+  std::string optimizer_class;
   int32_t num_ranks = 1;
   std::string precision;  // "bf16", "fp16", "fp32".
   std::string offload;    // "none", "cpu", "nvme".
-  std::string order;      // "sorted by shape", "module", "both".
+  // Of the Muon groups: "sorted by shape", "module", "both", "other".
+  std::string order;
   std::vector<ParamGroup> groups;
+  // Absent where no momentum is stored.
   std::optional<MomentumRecord> momentum;
-  ScalarMap counters;  // global_steps, skipped_steps, loss scale, ...
-  std::map<std::string, std::string> aliases;  // Tied: dropped -> kept name.
-  std::vector<std::string> frozen;             // Names without optimizer state.
+  // global_steps, skipped_steps, the loss scale, ...
+  ScalarMap counters;
+  // Tied parameters: dropped name -> kept name.
+  std::map<std::string, std::string> aliases;
+  // Names of the parameters without optimizer state.
+  std::vector<std::string> frozen;
   std::vector<CarriedValue> carried;
-  std::vector<Finding> findings;  // Seen while opening.
-  uint64_t total_bytes = 0;       // Of all files of the checkpoint.
+  // Seen while opening.
+  std::vector<Finding> findings;
+  // Of all files of the checkpoint.
+  uint64_t total_bytes = 0;
   int64_t num_files = 0;
 };
 
+// A format's reader gives one of these; see open.h for how to get it.
 class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
@@ -153,8 +186,10 @@ class Checkpoint {
   // Where the elements of a tensor lie; `tensor` indexes tensors(). Each
   // element is in at most one fragment, that of the rank which owns it.
   virtual std::vector<Fragment> fragments(size_t tensor) const = 0;
+  // Every buffer that fragments() may name, rank by rank.
   virtual std::span<const Segment> segments() const = 0;
-  // Reads elements of a segment in its dtype.
+  // Reads out.size() / SizeBytes(dtype) elements of a segment, in its dtype,
+  // from `first_element` on. Error(kDataLoss) where the file ends before.
   virtual void ReadSegment(int32_t segment, int64_t first_element,
                            std::span<std::byte> out) const = 0;
 };

@@ -17,6 +17,7 @@
 
 namespace muonstore {
 
+// Which optimizer updates a parameter. Values are not stored in files.
 enum class Optimizer {
   kNone,  // Frozen: no optimizer state.
   kMuon,
@@ -27,12 +28,19 @@ enum class Optimizer {
 // "none", "muon", "adam", "other".
 std::string_view OptimizerName(Optimizer optimizer);
 
+// One parameter of the model. Specs are listed in module order unless a rule
+// says otherwise.
 struct ParameterSpec {
+  // As the module names it; any bytes, unique within the model.
   std::string name;
+  // The whole logical shape, never a rank's piece or a placeholder.
   Shape shape;
+  // Of the compute weight; masters and momentum do not depend on it.
   DType weight_dtype = DType::kBF16;
-  int32_t group = 0;  // Index of the param group.
+  // Index of the param group, from 0.
+  int32_t group = 0;
   Optimizer optimizer = Optimizer::kMuon;
+  // How Muon sees the tensor as matrices.
   MatrixLayout layout = MatrixLayout::Whole();
 };
 
