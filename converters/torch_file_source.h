@@ -3,6 +3,7 @@
 #define MUONSTORE_CONVERTERS_TORCH_FILE_SOURCE_H_
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,13 +33,14 @@ class TorchFileSource final : public Checkpoint {
 
  private:
   explicit TorchFileSource(std::shared_ptr<const torchfile::TorchFile> file);
-  void AddTensor(const std::vector<std::string>& path, uint32_t tensor);
+  void AddTensor(const std::string& path, const torchfile::TensorInfo& info);
 
   std::shared_ptr<const torchfile::TorchFile> file_;
   CheckpointInfo info_;
   std::vector<CheckpointTensor> tensors_;
-  std::vector<Segment> segments_;  // One a tensor.
-  std::vector<uint32_t> indices_;  // Into the file's value tree.
+  std::vector<Segment> segments_;                    // One a tensor.
+  std::vector<const torchfile::TensorInfo*> views_;  // Of the value tree.
+  std::set<TensorKey> keys_;
 };
 
 }  // namespace muonstore

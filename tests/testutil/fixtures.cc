@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -76,6 +77,14 @@ DeepSpeedCase FindDeepSpeedCase(std::string_view name) {
 
 std::string DeepSpeedTag::ToString() const {
   return case_name + "/" + root_name + "/" + tag;
+}
+
+std::ostream& operator<<(std::ostream& out, const DeepSpeedCase& one) {
+  return out << one.name;
+}
+
+std::ostream& operator<<(std::ostream& out, const DeepSpeedTag& tag) {
+  return out << tag.ToString();
 }
 
 std::vector<DeepSpeedTag> DeepSpeedTags() {

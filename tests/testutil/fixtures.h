@@ -12,6 +12,7 @@
 #define MUONSTORE_TESTS_TESTUTIL_FIXTURES_H_
 
 #include <filesystem>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,6 +52,10 @@ struct DeepSpeedTag {
   // "s2-ws2-bf16-none-twotags/ckpt/step8", for messages.
   std::string ToString() const;
 };
+
+// GoogleTest shows these where a case or tag is a test's parameter.
+std::ostream& operator<<(std::ostream& out, const DeepSpeedCase& one);
+std::ostream& operator<<(std::ostream& out, const DeepSpeedTag& tag);
 
 // Every tag of every case, resaved ones included.
 std::vector<DeepSpeedTag> DeepSpeedTags();
