@@ -121,14 +121,15 @@ std::string FindRoot(FileSystem& fs, const std::string& path) {
               {.file = path});
 }
 
-void RequirePlainTag(const std::string& root, const std::string& tag) {
+void RequirePlainTag(const std::string& root, const std::string& tag,
+                     ErrorCode code) {
   const std::filesystem::path path(tag);
   const bool leaves =
       path.is_absolute() ||
       std::any_of(path.begin(), path.end(),
                   [](const auto& part) { return part == ".."; });
   if (leaves) {
-    throw Error(ErrorCode::kInvalidArgument, "the tag leaves the root",
+    throw Error(code, "the tag leaves the root",
                 {.file = root, .found = Printable(tag)});
   }
 }
@@ -137,7 +138,7 @@ std::string PickTag(FileSystem& fs, const std::string& root) {
   std::string latest = LatestOf(fs, root);
   const std::vector<std::string> tags = TagsOf(fs, root);
   if (!latest.empty()) {
-    RequirePlainTag(root, latest);
+    RequirePlainTag(root + "/latest", latest, ErrorCode::kDataLoss);
     if (!IsDirectory(fs, root + "/" + latest)) {
       throw Error(ErrorCode::kDataLoss,
                   StrCat("latest names the tag ", Printable(latest),
@@ -172,6 +173,11 @@ std::vector<std::string> TagsOf(FileSystem& fs, const std::string& root) {
 std::string LatestOf(FileSystem& fs, const std::string& root) {
   const std::string path = root + "/latest";
   const auto status = fs.Stat(path);
+  if (status && status->size_bytes > kMaxLatestBytes &&
+      status->type == FileType::kRegular) {
+    throw Error(ErrorCode::kDataLoss, "too large to be the name of a tag",
+                {.file = path, .found = StrCat(status->size_bytes, " bytes")});
+  }
   if (status && status->type == FileType::kRegular) {
     return Trim(ReadSmallFile(fs, path, kMaxLatestBytes));
   }
@@ -221,7 +227,7 @@ Location Locate(FileSystem& fs, const std::string& path,
   if (name.empty()) {
     name = PickTag(fs, root);
   }
-  RequirePlainTag(root, name);
+  RequirePlainTag(root, name, ErrorCode::kInvalidArgument);
   if (!IsDirectory(fs, root + "/" + name)) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("there is no tag ", Printable(name),

@@ -19,6 +19,9 @@ namespace {
 constexpr std::array<std::string_view, 5> kStateKeys = {
     "exp_avg", "exp_avg_sq", "momentum_buffer", "max_exp_avg_sq", "variance"};
 
+// A tensor of stride 0 may repeat its storage; reading one must end.
+constexpr uint64_t kMaxExpandedBytes = uint64_t{1} << 30;
+
 // A hostile file could nest deep enough for its names to fill the memory.
 constexpr size_t kMaxNameBytes = 4096;
 
@@ -109,6 +112,16 @@ std::vector<Fragment> TorchFileSource::fragments(size_t tensor) const {
 
 void TorchFileSource::ReadSegment(int32_t segment, int64_t first_element,
                                   std::span<std::byte> out) const {
+  const CheckpointTensor& tensor = tensors_[static_cast<size_t>(segment)];
+  if (tensor.stored_bytes > file_->file_size_bytes() + kMaxExpandedBytes) {
+    throw Error(ErrorCode::kUnsupported,
+                "an expanded tensor, much larger than its file",
+                {.file = file_->path(),
+                 .tensor = tensor.key.ToString(),
+                 .expected = StrCat("at most ", file_->file_size_bytes(),
+                                    " bytes and a little"),
+                 .found = StrCat(tensor.stored_bytes)});
+  }
   file_->ReadElements(*views_[static_cast<size_t>(segment)], first_element,
                       out);
 }

@@ -24,6 +24,12 @@ std::string Render(const ScalarMap& map) {
   return out.empty() ? "nothing" : out;
 }
 
+std::string RenderGroup(const ParamGroupState& group) {
+  const std::string muon =
+      group.use_muon ? StrCat("use_muon=", *group.use_muon, ", ") : "";
+  return StrCat(group.name, ": ", muon, Render(group.hyper_parameters));
+}
+
 // Compares rank files with that of the lowest rank.
 class Comparison {
  public:
@@ -40,6 +46,7 @@ class Comparison {
           StrCat(rank_.flat.size()));
     Equal("the number of param groups", StrCat(first_.param_groups.size()),
           StrCat(rank_.param_groups.size()));
+    Equal("the run's config", first_.config, rank_.config);
     CompareLossScale();
     const size_t num_flat = std::min(first_.flat.size(), rank_.flat.size());
     for (size_t i = 0; i < num_flat; ++i) {
@@ -49,8 +56,8 @@ class Comparison {
         std::min(first_.param_groups.size(), rank_.param_groups.size());
     for (size_t i = 0; i < num_groups; ++i) {
       Equal(StrCat("hyper-parameters of param group ", i),
-            Render(first_.param_groups[i].hyper_parameters),
-            Render(rank_.param_groups[i].hyper_parameters));
+            RenderGroup(first_.param_groups[i]),
+            RenderGroup(rank_.param_groups[i]));
     }
   }
 
@@ -201,6 +208,21 @@ void CheckClaimsOfGroup(const Layout& layout, const RankStates& rank,
   }
 }
 
+// What group_paddings should say.
+int64_t ExpectedPadding(const Partitioning& partitioning,
+                        const RankStates& rank, size_t flat_group) {
+  if (rank.writer != Writer::kBf16) {
+    return partitioning.tail_padding(rank.rank,
+                                     static_cast<int32_t>(flat_group));
+  }
+  // BF16_Optimizer gives the last rank the padding of all ranks.
+  const FlatGroup& group = partitioning.groups()[flat_group];
+  const bool is_last = rank.rank == partitioning.num_ranks() - 1;
+  return is_last ? group.partition_elements * partitioning.num_ranks() -
+                       group.num_elements
+                 : 0;
+}
+
 }  // namespace
 
 void AppendErrors(std::vector<Error> from, std::vector<Error>& to) {
@@ -227,8 +249,7 @@ std::vector<Error> CheckPaddings(const Parts& parts) {
       continue;
     }
     for (size_t g = 0; g < partitioning.groups().size(); ++g) {
-      const int64_t expected =
-          partitioning.tail_padding(rank.rank, static_cast<int32_t>(g));
+      const int64_t expected = ExpectedPadding(partitioning, rank, g);
       const int64_t found =
           g < rank.group_paddings.size() ? rank.group_paddings[g] : -1;
       if (expected != found) {

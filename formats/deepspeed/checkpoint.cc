@@ -14,7 +14,12 @@ std::unique_ptr<DeepSpeedCheckpoint> DeepSpeedCheckpoint::Open(
   if (!parts.problems.empty()) {
     throw parts.problems.front();
   }
-  auto checkpoint = std::make_unique<DeepSpeedCheckpoint>(std::move(parts));
+  std::unique_ptr<DeepSpeedCheckpoint> checkpoint;
+  try {
+    checkpoint = std::make_unique<DeepSpeedCheckpoint>(std::move(parts));
+  } catch (const Error& error) {
+    throw error.WithFile(path);
+  }
   if (!options.allow_loss) {
     const std::vector<Error> losses = checkpoint->Losses();
     if (!losses.empty()) {

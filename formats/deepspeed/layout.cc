@@ -130,7 +130,10 @@ class Builder {
     if (index < rank0_.alignment_paddings.size()) {
       flat.pad_after = rank0_.alignment_paddings[index];
     }
-    flat.partition_elements = PartitionElementsInFile(rank0_, index);
+    // Only stages 1 and 2 may pad the end more than the shapes need.
+    if (rank0_.stage < 3) {
+      flat.partition_elements = PartitionElementsInFile(rank0_, index);
+    }
     return flat;
   }
 
@@ -191,7 +194,13 @@ class Builder {
 
 Layout BuildLayout(const ModelStates& model, const RankStates& rank0,
                    int32_t num_ranks) {
-  return Builder(model, rank0, num_ranks).Run();
+  try {
+    return Builder(model, rank0, num_ranks).Run();
+  } catch (const Error& error) {
+    // What makes no sense to the partitioning is damage: it comes from files.
+    throw Error(ErrorCode::kDataLoss, error.message(), error.place())
+        .WithFile(rank0.file->path());
+  }
 }
 
 WholeMatrixForm::WholeMatrixForm(const Layout& layout, int32_t flat_group) {

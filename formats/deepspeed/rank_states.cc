@@ -68,6 +68,7 @@ class Parser {
     const Value optimizer = root.Get("optimizer_state_dict");
     states_.version = LookupString(root, {"ds_version"}).value_or("unknown");
     states_.version.erase(states_.version.find_last_not_of(' ') + 1);
+    ReadConfig(root);
     ReadWriter(optimizer);
     ReadLossScale(optimizer);
     if (states_.writer == Writer::kZero3) {
@@ -79,28 +80,49 @@ class Parser {
   }
 
  private:
+  void ReadConfig(Value root) {
+    constexpr size_t kMaxText = 4096;
+    for (const char* key :
+         {"train_batch_size", "train_micro_batch_size_per_gpu",
+          "gradient_accumulation_steps", "gradient_clipping", "optimizer",
+          "bf16", "fp16", "zero_optimization"}) {
+      if (const auto value = Lookup(root, {"ds_config", key})) {
+        states_.config += StrCat(key, "=", value->Describe(kMaxText), " ");
+      }
+    }
+  }
+
   void ReadWriter(Value optimizer) {
-    const auto stage = optimizer.Find("zero_stage");
+    const auto zero_stage = optimizer.Find("zero_stage");
+    int64_t stage = 0;
     if (optimizer.Find("fp32_flat_groups")) {
       states_.writer = Writer::kZero3;
-      states_.stage = 3;
+      stage = 3;
     } else if (!optimizer.Find("single_partition_of_fp32_groups")) {
       throw Error(ErrorCode::kUnsupported,
                   "the optimizer state is not ZeRO's (stages 1, 2 or 3)",
                   {.found = optimizer.Describe(80)});
-    } else if (!stage) {
+    } else if (!zero_stage) {
       // Its files are those of stage 1, whatever stage the config names.
       states_.writer = Writer::kBf16;
-      states_.stage = 1;
+      stage = 1;
     } else {
       // An enum object called with its number.
-      const auto number = stage->is(ValueType::kInt) ? stage : stage->arg(0);
-      states_.stage = number ? static_cast<int32_t>(number->AsInt()) : 0;
+      const auto number =
+          zero_stage->is(ValueType::kInt) ? zero_stage : zero_stage->arg(0);
+      stage = number ? number->AsInt() : 0;
     }
-    if (states_.stage < 1 || states_.stage > 3) {
+    if (stage < 1 || stage > 3) {
       throw Error(ErrorCode::kUnsupported, "the ZeRO stage is not 1, 2 or 3",
-                  {.found = StrCat(states_.stage)});
+                  {.found = StrCat(stage)});
     }
+    if (stage == 3 && states_.writer != Writer::kZero3) {
+      throw Error(ErrorCode::kDataLoss,
+                  "the optimizer state contradicts its ZeRO stage",
+                  {.expected = "fp32_flat_groups in stage 3",
+                   .found = "single_partition_of_fp32_groups"});
+    }
+    states_.stage = static_cast<int32_t>(stage);
   }
 
   void ReadLossScale(Value optimizer) {

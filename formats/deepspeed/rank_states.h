@@ -76,6 +76,9 @@ struct RankStates {
   int32_t stage = 0;
   bool elastic = false;  // base_optimizer_state is a list, without groups.
   std::string version;
+  // Batch, optimizer, precision and ZeRO sections of ds_config, as text: equal
+  // on all ranks of a run.
+  std::string config;
   std::vector<FlatState> flat;  // By flat group.
   std::vector<ParamGroupState> param_groups;
   std::vector<int64_t> partition_count;

@@ -7,7 +7,6 @@ namespace muonstore::deepspeed {
 RunConfig ParseRunConfig(const std::optional<torchfile::Value>& ds_config) {
   RunConfig config;
   const auto zero = Lookup(ds_config, {"zero_optimization"});
-  config.stage = LookupInt(zero, {"stage"});
   config.offload =
       LookupString(zero, {"offload_optimizer", "device"})
           .value_or(LookupBool(zero, {"cpu_offload"}).value_or(false) ? "cpu"

@@ -12,7 +12,6 @@ namespace muonstore::deepspeed {
 
 // The config is a hint: what the files themselves show always wins.
 struct RunConfig {
-  std::optional<int64_t> stage;
   std::string offload = "none";  // Device of the optimizer state.
   bool fp16 = false;
   bool round_robin = false;

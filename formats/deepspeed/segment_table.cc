@@ -9,8 +9,8 @@ namespace {
 
 std::string SwapPath(const Parts& parts, int32_t rank,
                      const std::string& swap_name) {
-  return StrCat(parts.directory.swap_directory, "/rank", rank < 10 ? "0" : "",
-                rank, "/", swap_name, ".tensor.swp");
+  return StrCat(parts.directory.path, "/offloaded_tensors/rank",
+                rank < 10 ? "0" : "", rank, "/", swap_name, ".tensor.swp");
 }
 
 }  // namespace

@@ -214,8 +214,19 @@ class Builder {
 
   void AddPiece(const ModelStates& model, const NamedShape& shape, int32_t rank,
                 TensorSource& source) {
-    source.segments.push_back(segments_->AddTensor(
-        model.file, PieceOf(model, shape).tensor, rank, kWeight));
+    const NamedTensor& piece = PieceOf(model, shape);
+    const DType dtype = model.tensor(piece).dtype;
+    const DType first =
+        parts_.model->tensor(PieceOf(*parts_.model, shape)).dtype;
+    if (dtype != first) {
+      throw Error(ErrorCode::kDataLoss, "the dtype differs between ranks",
+                  {.file = model.file->path(),
+                   .tensor = shape.name,
+                   .expected = std::string(DTypeName(first)),
+                   .found = std::string(DTypeName(dtype))});
+    }
+    source.segments.push_back(
+        segments_->AddTensor(model.file, piece.tensor, rank, kWeight));
   }
 
   const Parts& parts_;

@@ -1,6 +1,7 @@
 #include "formats/deepspeed/values.h"
 
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -122,6 +123,22 @@ std::vector<int64_t> ToIntList(Value value) {
     numbers.push_back(number);
   }
   return numbers;
+}
+
+bool VersionBefore(std::string_view version, const std::array<int, 3>& limit) {
+  std::array<int, 3> parts{};
+  for (int& part : parts) {
+    const auto result =
+        std::from_chars(version.data(), version.data() + version.size(), part);
+    if (result.ec != std::errc()) {
+      return false;
+    }
+    version.remove_prefix(static_cast<size_t>(result.ptr - version.data()));
+    if (version.starts_with('.')) {
+      version.remove_prefix(1);
+    }
+  }
+  return parts < limit;
 }
 
 std::vector<NamedShape> ToNamedShapes(Value value) {

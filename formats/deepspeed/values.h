@@ -2,6 +2,7 @@
 #ifndef MUONSTORE_FORMATS_DEEPSPEED_VALUES_H_
 #define MUONSTORE_FORMATS_DEEPSPEED_VALUES_H_
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -39,6 +40,9 @@ bool IsScalarState(torchfile::Value value);
 
 // A list of non-negative integers; anything else is Error(kDataLoss).
 std::vector<int64_t> ToIntList(torchfile::Value value);
+
+// Numeric: "0.18.9" is before 0.19.6. An unknown version counts as new.
+bool VersionBefore(std::string_view version, const std::array<int, 3>& limit);
 
 // The entries of a dict that maps names to torch.Size.
 struct NamedShape {

@@ -228,7 +228,7 @@ class Verification {
       }
       CheckCoverageOfAll(checkpoint, report_.findings);
       for (const Finding& finding : checkpoint.info().findings) {
-        if (finding.severity == Finding::Severity::kWarning) {
+        if (finding.severity != Finding::Severity::kNote) {
           report_.findings.push_back(finding);
         }
       }

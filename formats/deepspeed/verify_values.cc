@@ -1,8 +1,6 @@
 #include "formats/deepspeed/verify_values.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -10,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "formats/deepspeed/values.h"
 #include "muonstore/copy_plan.h"
 #include "src/base/str.h"
 
@@ -86,23 +85,6 @@ size_t RangeBytes(ElementRange range, DType dtype) {
   return static_cast<size_t>(range.size() * SizeBytes(dtype));
 }
 
-// Numeric "0.18.9" < "0.19.6"; an unknown version counts as new.
-bool ReplicasDifferByABug(std::string_view version) {
-  std::array<int, 3> parts{};
-  for (int& part : parts) {
-    const auto result =
-        std::from_chars(version.data(), version.data() + version.size(), part);
-    if (result.ec != std::errc()) {
-      return false;
-    }
-    version.remove_prefix(static_cast<size_t>(result.ptr - version.data()));
-    if (version.starts_with('.')) {
-      version.remove_prefix(1);
-    }
-  }
-  return parts < std::array<int, 3>{0, 19, 6};
-}
-
 class ReplicaCheck {
  public:
   ReplicaCheck(const DeepSpeedCheckpoint& checkpoint, size_t tensor,
@@ -144,7 +126,7 @@ class ReplicaCheck {
 
   void Report(const Segment& segment, const Difference& difference) {
     const bool known =
-        ReplicasDifferByABug(checkpoint_.parts().ranks[0].version);
+        VersionBefore(checkpoint_.parts().ranks[0].version, {0, 19, 6});
     findings_.push_back(
         {.severity =
              known ? Finding::Severity::kWarning : Finding::Severity::kFault,

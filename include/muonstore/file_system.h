@@ -98,9 +98,9 @@ std::shared_ptr<FileSystem> PosixFileSystem();
 std::string ReadSmallFile(FileSystem& fs, const std::string& path,
                           uint64_t limit_bytes);
 
-// A file that appears whole or not at all: written under a temporary name
-// beside `path`, then synced and renamed over it. Destroyed without Commit(),
-// it leaves nothing.
+// A file that appears whole or not at all: written under a temporary name, then
+// synced and renamed to `path`; without Commit() it leaves nothing. Links are
+// followed; a device, pipe or directory at `path` is Error(kUnavailable).
 class AtomicFile {
  public:
   AtomicFile(std::shared_ptr<FileSystem> fs, std::string path);

@@ -151,7 +151,9 @@ class TridiagonalQr {
   bool Negligible(size_t k) const {
     const double size = std::abs(e_[k]);
     return size <= kEpsilon * (std::abs(d_[k]) + std::abs(d_[k + 1])) ||
-           size <= kEpsilon / 16 * norm_;
+           // The reduction's own rounding errors are of this size: what is
+           // below them would never settle (a constant matrix).
+           size <= kEpsilon * norm_;
   }
 
   // One implicit QR step on the unreduced block [low, high].

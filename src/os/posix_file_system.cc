@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "muonstore/error.h"
 #include "muonstore/file_system.h"
 #include "src/os/file_descriptor.h"
 #include "src/os/os_error.h"
@@ -60,8 +61,8 @@ class PosixFileSystemImpl final : public FileSystem {
       ThrowErrno(errno, "stat", path);
     }
     if (!S_ISREG(st.st_mode)) {
-      ThrowErrno(S_ISDIR(st.st_mode) ? EISDIR : EINVAL,
-                 "open as a regular file", path);
+      throw Error(ErrorCode::kUnavailable, "not a regular file",
+                  {.file = path});
     }
     return std::make_unique<PosixRandomAccessFile>(
         std::move(fd), path, static_cast<uint64_t>(st.st_size));
@@ -78,7 +79,8 @@ class PosixFileSystemImpl final : public FileSystem {
     if (::stat(path.c_str(), &st) == 0) {
       return ToStatus(st);
     }
-    if (errno == ENOENT || errno == ENOTDIR) {
+    // A link that leads to itself leads nowhere.
+    if (errno == ENOENT || errno == ENOTDIR || errno == ELOOP) {
       return std::nullopt;
     }
     ThrowErrno(errno, "stat", path);

@@ -22,6 +22,25 @@ std::string ParentOf(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
+// A rename would put a file in place of a device, a pipe or a link.
+std::string RequireReplaceable(FileSystem& fs, std::string path) {
+  constexpr int kMaxLinks = 40;
+  for (int links = 0; const auto target = fs.ReadLink(path); ++links) {
+    if (links == kMaxLinks) {
+      throw Error(ErrorCode::kUnavailable, "too many links",
+                  {.file = std::move(path)});
+    }
+    path = (std::filesystem::path(path).parent_path() / *target).string();
+  }
+  const auto status = fs.Stat(path);
+  if (status && status->type != FileType::kRegular) {
+    throw Error(ErrorCode::kUnavailable,
+                "cannot be replaced by a file: it is none",
+                {.file = std::move(path)});
+  }
+  return path;
+}
+
 }  // namespace
 
 std::string ReadSmallFile(FileSystem& fs, const std::string& path,
@@ -40,7 +59,7 @@ std::string ReadSmallFile(FileSystem& fs, const std::string& path,
 
 AtomicFile::AtomicFile(std::shared_ptr<FileSystem> fs, std::string path)
     : fs_(std::move(fs)),
-      path_(std::move(path)),
+      path_(RequireReplaceable(*fs_, std::move(path))),
       temporary_(TemporaryName(path_)),
       file_(fs_->CreateFile(temporary_)) {}
 

@@ -96,7 +96,7 @@ TEST(OpenTest, ALatestThatNamesNothingIsAnErrorThatListsTheTags) {
   WriteBytes(root / "latest", "../../etc");
   EXPECT_THAT(OpenError(root).what(), HasSubstr("leaves the root"));
   WriteBytes(root / "latest", std::string(5000, 'x'));
-  EXPECT_EQ(OpenError(root).code(), ErrorCode::kResourceExhausted);
+  EXPECT_EQ(OpenError(root).code(), ErrorCode::kDataLoss);
   WriteBytes(root / "latest", "");
   EXPECT_THAT(OpenError(root).what(), HasSubstr("step5, step8"));
 }

@@ -94,7 +94,7 @@ TEST_F(PosixFileSystemTest, WhatIsNoFileIsNotOpened) {
   ASSERT_EQ(::mkfifo(Path("fifo").c_str(), 0600), 0);
   // Without a writer a plain open would wait for ever.
   EXPECT_EQ(CodeOf([&] { fs_->OpenForRead(Path("fifo")); }),
-            ErrorCode::kInvalidArgument);
+            ErrorCode::kUnavailable);
   EXPECT_EQ(fs_->Stat(Path("fifo"))->type, FileType::kOther);
 }
 
@@ -164,6 +164,26 @@ TEST_F(PosixFileSystemTest, AnAtomicFileAppearsWholeOrNotAtAll) {
   file.Commit();
   EXPECT_EQ(ReadBytes(scratch_ / "f"), "new");
   EXPECT_THAT(fs_->List(scratch_.path().string()), ElementsAre("f"));
+}
+
+TEST_F(PosixFileSystemTest, AnAtomicFileReplacesNothingButFiles) {
+  ASSERT_EQ(::mkfifo(Path("fifo").c_str(), 0600), 0);
+  fs_->CreateDirectories(Path("folder"));
+  for (const char* name : {"fifo", "folder"}) {
+    EXPECT_EQ(CodeOf([&] { AtomicFile(fs_, Path(name)); }),
+              ErrorCode::kUnavailable)
+        << name;
+  }
+  WriteBytes(scratch_ / "folder/target", "old");
+  fs::create_symlink("folder/target", scratch_ / "link");
+  AtomicFile file(fs_, Path("link"));
+  file.file().WriteAt(0, Bytes("new"));
+  file.Commit();
+  EXPECT_EQ(ReadBytes(scratch_ / "folder/target"), "new");
+  EXPECT_TRUE(fs::is_symlink(scratch_ / "link"));
+  fs::create_symlink("loop", scratch_ / "loop");
+  EXPECT_THROW(AtomicFile(fs_, Path("loop")), Error);
+  EXPECT_FALSE(fs_->Stat(Path("loop")).has_value());
 }
 
 TEST_F(PosixFileSystemTest, TheDescriptorLimitIsResourceExhausted) {

@@ -166,8 +166,8 @@ std::string SummaryText(const Checkpoint& checkpoint, bool verbose) {
   facts.Add("tag", StepText(info));
   facts.Add("partition", PartitionText(info));
   facts.Add("precision", PrecisionText(info));
-  facts.Add("size", StrCat(HumanBytes(info.total_bytes), " in ", info.num_files,
-                           " files"));
+  facts.Add("size", StrCat(HumanBytes(info.total_bytes), " in ",
+                           Counted(info.num_files, "file", "files")));
   facts.Add("momentum", MomentumText(info));
   facts.Add("tied", TiedText(info));
   facts.Add("frozen", CountOrNames(info.frozen, verbose));

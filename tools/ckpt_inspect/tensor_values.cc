@@ -139,10 +139,13 @@ Json ValueJson(DType dtype, Bytes element) {
 
 std::string TensorText(DType dtype, const std::vector<int64_t>& dims,
                        Bytes data) {
+  // NumPy's form; the other dimensions may be huge.
+  if (data.empty()) return "[]";
   return TextWriter(dtype, dims, data).Run();
 }
 
 Json TensorJson(DType dtype, const std::vector<int64_t>& dims, Bytes data) {
+  if (data.empty()) return Json::array();
   return NestedJson(dtype, dims, data);
 }
 
