@@ -40,7 +40,10 @@ struct Tridiagonal {
 // Turns `x` into the reflector v that maps x to (alpha, 0, ...); returns beta.
 double MakeReflector(std::span<double> x, double& alpha) {
   const double norm = std::sqrt(Dot(x.data(), x.data(), x.size()));
-  if (norm == 0) {
+  // The matrix is normalized: this small is nothing but rounding errors of
+  // rounding errors (a matrix of low rank), and its square would vanish.
+  constexpr double kNothing = 1e-100;
+  if (norm < kNothing) {
     alpha = 0;
     return 0;
   }

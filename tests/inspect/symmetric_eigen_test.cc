@@ -97,6 +97,20 @@ TEST(EigenDecompose, ZeroDiagonalAndRepeatedValues) {
   EXPECT_NEAR(ones.values[7], 0, 1e-14);
 }
 
+TEST(EigenDecompose, AConstantMatrixHasOneEigenvalue) {
+  // Rounding errors of rounding errors once overflowed the reflectors.
+  for (const int64_t n : {2, 24, 72, 100, 300}) {
+    const double value = -0.0153;
+    const std::vector<double> a(static_cast<size_t>(n * n), value * value * 7);
+    for (const auto parts :
+         {EigenParts::kValues, EigenParts::kValuesAndVectors}) {
+      const SymmetricEigen eigen = EigenDecompose(a, n, parts);
+      EXPECT_NEAR(eigen.values[0] / (a[0] * static_cast<double>(n)), 1, 1e-13);
+      EXPECT_LT(std::abs(eigen.values[1]), 1e-13 * eigen.values[0]);
+    }
+  }
+}
+
 TEST(EigenDecompose, EmptyMatrixAndWrongSize) {
   EXPECT_TRUE(EigenDecompose({}, 0, EigenParts::kValues).values.empty());
   EXPECT_THROW(EigenDecompose({1, 2}, 2, EigenParts::kValues), Error);

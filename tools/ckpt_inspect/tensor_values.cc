@@ -1,5 +1,6 @@
 #include "tools/ckpt_inspect/tensor_values.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -145,7 +146,12 @@ std::string TensorText(DType dtype, const std::vector<int64_t>& dims,
 }
 
 Json TensorJson(DType dtype, const std::vector<int64_t>& dims, Bytes data) {
-  if (data.empty()) return Json::array();
+  // Nothing nested in a huge number of lists is still nothing.
+  if (data.empty() && std::any_of(dims.begin(), dims.end(), [](int64_t dim) {
+        return dim > kMaxShown;
+      })) {
+    return Json::array();
+  }
   return NestedJson(dtype, dims, data);
 }
 
