@@ -181,9 +181,16 @@ TEST(Signals, AnInterruptEndsWith130) {
   const std::string root = CheckpointRoot("s2-ws2-bf16-none-base");
   ProcessOptions options;
   options.on_first_output = [](int pid) { ::kill(pid, SIGINT); };
-  const ProcessResult result = Inspect({"tensors", root, "--json"}, options);
-  EXPECT_EQ(result.exit_code, 130);
-  EXPECT_THAT(result.err, IsEmpty());
+  // A program that is just done when the signal comes ends well: it may win
+  // the race sometimes, not always.
+  int interrupted = 0;
+  for (int attempt = 0; attempt < 20 && interrupted == 0; ++attempt) {
+    const ProcessResult result = Inspect({"tensors", root, "--json"}, options);
+    EXPECT_THAT(result.exit_code, testing::AnyOf(0, 130));
+    EXPECT_THAT(result.err, IsEmpty());
+    interrupted += result.exit_code == 130 ? 1 : 0;
+  }
+  EXPECT_EQ(interrupted, 1);
 }
 
 }  // namespace
