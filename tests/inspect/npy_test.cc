@@ -60,7 +60,9 @@ std::vector<T> Data(const std::string& file) {
   const size_t header = 10 + static_cast<unsigned char>(file[8]) +
                         256 * static_cast<unsigned char>(file[9]);
   std::vector<T> out((file.size() - header) / sizeof(T));
-  std::memcpy(out.data(), file.data() + header, out.size() * sizeof(T));
+  if (!out.empty()) {
+    std::memcpy(out.data(), file.data() + header, out.size() * sizeof(T));
+  }
   return out;
 }
 
