@@ -33,6 +33,10 @@
 
 namespace muonstore {
 
+namespace torchfile {
+class CarriedState;
+}  // namespace torchfile
+
 // A hyper-parameter or counter as the file holds it; std::monostate is Python's
 // None.
 using Scalar = std::variant<std::monostate, bool, int64_t, double, std::string,
@@ -160,6 +164,9 @@ struct CheckpointInfo {
   std::optional<MomentumRecord> momentum;
   // global_steps, skipped_steps, the loss scale, ...
   ScalarMap counters;
+  // Parameters, tied names and buffers in the module's order, where the format
+  // keeps it.
+  std::vector<std::string> module_order;
   // Tied parameters: dropped name -> kept name.
   std::map<std::string, std::string> aliases;
   // Names of the parameters without optimizer state.
@@ -192,6 +199,10 @@ class Checkpoint {
   // from `first_element` on. Error(kDataLoss) where the file ends before.
   virtual void ReadSegment(int32_t segment, int64_t first_element,
                            std::span<std::byte> out) const = 0;
+  // What is carried along, for the writers of other formats; null: nothing.
+  virtual const torchfile::CarriedState* carried_state() const {
+    return nullptr;
+  }
 };
 
 // Index of a tensor, or nullopt. Tied names resolve to the kept one.

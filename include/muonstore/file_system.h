@@ -64,6 +64,15 @@ class WritableFile {
   virtual void Close() = 0;
 };
 
+// Held until it is destroyed, or the process ends in whatever way.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+  FileLock() = default;
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+};
+
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
@@ -86,6 +95,17 @@ class FileSystem {
   virtual void Rename(const std::string& from, const std::string& to) = 0;
   virtual void Remove(const std::string& path) = 0;
   virtual void CreateDirectories(const std::string& path) = 0;
+  // An empty one; one that holds something is Error(kUnavailable).
+  virtual void RemoveDirectory(const std::string& path) = 0;
+  // Atomically gives each of two paths the other's content; false where the
+  // file system has no such operation.
+  virtual bool Exchange(const std::string& a, const std::string& b) = 0;
+  // Bytes that an ordinary user can still write below `path`.
+  virtual uint64_t AvailableBytes(const std::string& path) = 0;
+  // Creates the file where it is absent and locks it against every other
+  // process and FileLock; null where another one holds it. The file goes when
+  // the lock does.
+  virtual std::unique_ptr<FileLock> TryLock(const std::string& path) = 0;
   // fsync of a directory: renames and creations in it survive a power loss.
   virtual void SyncDirectory(const std::string& path) = 0;
 };

@@ -1,9 +1,11 @@
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -14,6 +16,7 @@
 #include "muonstore/error.h"
 #include "muonstore/file_system.h"
 #include "src/os/file_descriptor.h"
+#include "src/os/file_lock.h"
 #include "src/os/os_error.h"
 #include "src/os/posix_file.h"
 
@@ -132,6 +135,35 @@ class PosixFileSystemImpl final : public FileSystem {
     if (error) {
       ThrowErrno(error.value(), "create the directory", path);
     }
+  }
+
+  void RemoveDirectory(const std::string& path) override {
+    if (::rmdir(path.c_str()) != 0) {
+      ThrowErrno(errno, "remove the directory", path);
+    }
+  }
+
+  bool Exchange(const std::string& a, const std::string& b) override {
+    if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(),
+                    RENAME_EXCHANGE) == 0) {
+      return true;
+    }
+    if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) {
+      return false;
+    }
+    ThrowErrno(errno, "exchange with " + b, a);
+  }
+
+  uint64_t AvailableBytes(const std::string& path) override {
+    struct statvfs st {};
+    if (::statvfs(path.c_str(), &st) != 0) {
+      ThrowErrno(errno, "ask for free space", path);
+    }
+    return static_cast<uint64_t>(st.f_bavail) * st.f_frsize;
+  }
+
+  std::unique_ptr<FileLock> TryLock(const std::string& path) override {
+    return PosixFileLock::Try(path);
   }
 
   void SyncDirectory(const std::string& path) override {

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/torchfile/torch_file.h"
+#include "tests/testutil/forwarding_file_system.h"
 #include "tests/torchfile/expect_error.h"
 #include "tests/torchfile/memory_file_system.h"
 #include "tests/torchfile/pickle_builder.h"
@@ -44,49 +45,27 @@ class FailingFile : public RandomAccessFile {
 };
 
 // One file, whose bytes a test may change, with failing reads.
-class FailingFileSystem : public FileSystem {
+class FailingFileSystem : public testutil::ForwardingFileSystem {
  public:
   explicit FailingFileSystem(std::string bytes)
-      : files_(MemoryFileSystem(std::move(bytes))) {}
+      : ForwardingFileSystem(MemoryFileSystem(std::move(bytes))) {}
 
   Plan plan;
   void Replace(std::string bytes) {
-    files_ = MemoryFileSystem(std::move(bytes));
+    set_base(MemoryFileSystem(std::move(bytes)));
   }
-  void Remove() { files_ = nullptr; }
+  void TakeAway() { is_there_ = false; }
 
   std::unique_ptr<RandomAccessFile> OpenForRead(
       const std::string& path) override {
-    if (files_ == nullptr) {
+    if (!is_there_) {
       throw Error(ErrorCode::kNotFound, "no such file");
     }
-    return std::make_unique<FailingFile>(files_->OpenForRead(path), plan);
-  }
-  std::unique_ptr<WritableFile> CreateFile(const std::string& path) override {
-    return files_->CreateFile(path);
-  }
-  std::optional<FileStatus> Stat(const std::string& path) override {
-    return files_->Stat(path);
-  }
-  std::vector<std::string> List(const std::string& directory) override {
-    return files_->List(directory);
-  }
-  std::optional<std::string> ReadLink(const std::string& path) override {
-    return files_->ReadLink(path);
-  }
-  void Rename(const std::string& from, const std::string& to) override {
-    files_->Rename(from, to);
-  }
-  void Remove(const std::string& path) override { files_->Remove(path); }
-  void CreateDirectories(const std::string& path) override {
-    files_->CreateDirectories(path);
-  }
-  void SyncDirectory(const std::string& path) override {
-    files_->SyncDirectory(path);
+    return std::make_unique<FailingFile>(base().OpenForRead(path), plan);
   }
 
  private:
-  std::shared_ptr<FileSystem> files_;
+  bool is_there_ = true;
 };
 
 std::string TwoTensors() {
@@ -169,7 +148,7 @@ TEST(Fault, FilesThatChangeAfterOpen) {
   fs->Replace(other);
   EXPECT_ERROR(ReadAll(*file, file->root().Get("a").AsTensor()),
                ErrorCode::kDataLoss, "CRC-32");
-  fs->Remove();
+  fs->TakeAway();
   EXPECT_ERROR(ReadAll(*file, file->root().Get("a").AsTensor()),
                ErrorCode::kNotFound, "x.pt: no such file");
   EXPECT_ERROR(file->Verify(), ErrorCode::kNotFound, "no such file");

@@ -7,42 +7,26 @@
 #include <stdexcept>
 #include <utility>
 
+#include "tests/testutil/forwarding_file_system.h"
+
 namespace muonstore::torchfile {
 namespace {
 
-[[noreturn]] void ThrowReadOnly() {
-  throw Error(ErrorCode::kInternal, "a file system for reading only");
-}
-
-class OneFile : public FileSystem {
+class OneFile : public testutil::ForwardingFileSystem {
  public:
-  explicit OneFile(std::string bytes) : bytes_(std::move(bytes)) {}
+  explicit OneFile(std::string bytes)
+      : ForwardingFileSystem(nullptr), bytes_(std::move(bytes)) {}
 
   std::unique_ptr<RandomAccessFile> OpenForRead(
       const std::string& /*path*/) override {
     return std::make_unique<MemoryFile>(bytes_);
   }
-  std::unique_ptr<WritableFile> CreateFile(
-      const std::string& /*path*/) override {
-    ThrowReadOnly();
-  }
   std::optional<FileStatus> Stat(const std::string& /*path*/) override {
     return FileStatus{.type = FileType::kRegular, .size_bytes = bytes_.size()};
-  }
-  std::vector<std::string> List(const std::string& /*directory*/) override {
-    ThrowReadOnly();
   }
   std::optional<std::string> ReadLink(const std::string& /*path*/) override {
     return std::nullopt;
   }
-  void Rename(const std::string& /*from*/, const std::string& /*to*/) override {
-    ThrowReadOnly();
-  }
-  void Remove(const std::string& /*path*/) override { ThrowReadOnly(); }
-  void CreateDirectories(const std::string& /*path*/) override {
-    ThrowReadOnly();
-  }
-  void SyncDirectory(const std::string& /*path*/) override { ThrowReadOnly(); }
 
  private:
   std::string bytes_;

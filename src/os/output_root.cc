@@ -1,0 +1,195 @@
+#include "src/os/output_root.h"
+
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "muonstore/error.h"
+#include "src/base/str.h"
+
+namespace muonstore::os {
+namespace {
+
+constexpr std::string_view kLockName = ".muonstore-lock";
+// Of a tag being written, and of one put aside for its successor.
+constexpr std::string_view kPartialSuffix = ".muonstore-partial";
+constexpr std::string_view kAsideSuffix = ".muonstore-aside";
+
+std::string Join(const std::string& directory, std::string_view name) {
+  return StrCat(directory, "/", name);
+}
+
+std::string HiddenName(std::string_view tag, std::string_view suffix) {
+  return StrCat(".", tag, suffix);
+}
+
+// The tag of a hidden name with the suffix; empty for every other name.
+std::string TagOf(std::string_view name, std::string_view suffix) {
+  if (name.size() <= suffix.size() + 1 || name.front() != '.' ||
+      !name.ends_with(suffix)) {
+    return {};
+  }
+  return std::string(name.substr(1, name.size() - suffix.size() - 1));
+}
+
+std::string ParentOf(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+void RequireTagName(const std::string& tag, const std::string& root) {
+  if (tag.empty() || tag.front() == '.' || tag == "latest" ||
+      tag.find('/') != std::string::npos ||
+      tag.find('\0') != std::string::npos) {
+    throw Error(ErrorCode::kInvalidArgument, "cannot be the name of a tag",
+                {.file = root,
+                 .expected = "one folder name that does not begin with a dot",
+                 .found = Printable(tag)});
+  }
+}
+
+}  // namespace
+
+void RemoveTree(FileSystem& fs, const std::string& path) {
+  const bool is_link = fs.ReadLink(path).has_value();
+  const auto status = is_link ? std::nullopt : fs.Stat(path);
+  if (!is_link && !status) {
+    return;
+  }
+  if (is_link || status->type != FileType::kDirectory) {
+    fs.Remove(path);
+    return;
+  }
+  for (const std::string& name : fs.List(path)) {
+    RemoveTree(fs, Join(path, name));
+  }
+  fs.RemoveDirectory(path);
+}
+
+OutputRoot::OutputRoot(std::shared_ptr<FileSystem> fs, std::string root)
+    : fs_(std::move(fs)), root_(std::move(root)) {
+  while (root_.size() > 1 && root_.back() == '/') {
+    root_.pop_back();
+  }
+  CreateRoot();
+  lock_ = fs_->TryLock(Join(root_, kLockName));
+  if (lock_ == nullptr) {
+    throw Error(ErrorCode::kUnavailable,
+                "another process writes into this root; wait until it is done",
+                {.file = root_});
+  }
+  CleanUp();
+}
+
+OutputRoot::~OutputRoot() {
+  lock_.reset();
+  try {
+    for (; !created_.empty() && fs_->List(created_.back()).empty();
+         created_.pop_back()) {
+      fs_->RemoveDirectory(created_.back());
+    }
+  } catch (const Error&) {
+    // An empty folder stays; nothing is lost.
+  }
+}
+
+void OutputRoot::CreateRoot() {
+  std::string missing = root_;
+  std::vector<std::string> created;
+  for (; !fs_->Stat(missing); missing = ParentOf(missing)) {
+    created.insert(created.begin(), missing);
+  }
+  fs_->CreateDirectories(root_);
+  created_ = std::move(created);
+  for (const std::string& directory : created_) {
+    fs_->SyncDirectory(ParentOf(directory));
+  }
+}
+
+void OutputRoot::CleanUp() {
+  for (const std::string& name : fs_->List(root_)) {
+    const std::string aside = TagOf(name, kAsideSuffix);
+    if (!aside.empty() && !fs_->Stat(Join(root_, aside))) {
+      fs_->Rename(Join(root_, name), Join(root_, aside));
+      fs_->SyncDirectory(root_);
+    } else if (!aside.empty() || !TagOf(name, kPartialSuffix).empty()) {
+      RemoveTree(*fs_, Join(root_, name));
+    }
+  }
+}
+
+void OutputRoot::WriteLatest(const std::string& tag) {
+  const std::string path = Join(root_, "latest");
+  if (fs_->ReadLink(path)) {
+    fs_->Remove(path);  // A link is replaced, never what it leads to.
+  }
+  AtomicFile latest(fs_, path);
+  latest.file().WriteAt(0, std::as_bytes(std::span(tag)));
+  latest.Commit();
+}
+
+StagedDirectory::StagedDirectory(OutputRoot& root, std::string tag,
+                                 bool overwrite)
+    : root_(root), tag_(std::move(tag)) {
+  RequireTagName(tag_, root_.path());
+  staging_ = Join(root_.path(), HiddenName(tag_, kPartialSuffix));
+  final_ = Join(root_.path(), tag_);
+  const auto status = root_.fs().Stat(final_);
+  if (status && status->type != FileType::kDirectory) {
+    throw Error(ErrorCode::kInvalidArgument, "is no directory",
+                {.file = final_});
+  }
+  if (status && !overwrite) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the tag exists already; --overwrite replaces it",
+                {.file = final_});
+  }
+  root_.fs().CreateDirectories(staging_);
+}
+
+StagedDirectory::~StagedDirectory() {
+  try {
+    RemoveTree(root_.fs(), staging_);
+  } catch (const Error&) {
+    // The next writer into this root removes it.
+  }
+}
+
+void StagedDirectory::SyncAll(const std::string& directory) {
+  for (const std::string& name : root_.fs().List(directory)) {
+    const std::string path = Join(directory, name);
+    const auto status = root_.fs().Stat(path);
+    if (status && status->type == FileType::kDirectory) {
+      SyncAll(path);
+    }
+  }
+  root_.fs().SyncDirectory(directory);
+}
+
+void StagedDirectory::MoveAsideAndIn() {
+  const std::string aside = Join(root_.path(), HiddenName(tag_, kAsideSuffix));
+  root_.fs().Rename(final_, aside);
+  try {
+    root_.fs().Rename(staging_, final_);
+  } catch (const Error&) {
+    root_.fs().Rename(aside, final_);
+    throw;
+  }
+  root_.fs().SyncDirectory(root_.path());
+  RemoveTree(root_.fs(), aside);
+}
+
+void StagedDirectory::Commit() {
+  FileSystem& fs = root_.fs();
+  SyncAll(staging_);
+  if (!fs.Stat(final_)) {
+    fs.Rename(staging_, final_);
+  } else if (!fs.Exchange(staging_, final_)) {
+    MoveAsideAndIn();
+    return;
+  }
+  fs.SyncDirectory(root_.path());
+  RemoveTree(fs, staging_);
+}
+
+}  // namespace muonstore::os

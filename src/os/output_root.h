@@ -1,0 +1,83 @@
+// A checkpoint root that this process writes into.
+//
+// What: creates the root where it is absent, keeps other writers out while it
+//   lives, and removes what writers that died left behind. A StagedDirectory is
+//   a tag that appears in the root whole or not at all.
+// Ownership: removes the root again if it created it and nothing is in it.
+//   A StagedDirectory must not outlive its OutputRoot.
+// Threads: one thread, but files may be created in a StagedDirectory's path()
+//   by many.
+// Failures: Error. kUnavailable: another process writes into the root.
+//   kInvalidArgument: the tag exists, or its name cannot be one.
+#ifndef MUONSTORE_SRC_OS_OUTPUT_ROOT_H_
+#define MUONSTORE_SRC_OS_OUTPUT_ROOT_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "muonstore/file_system.h"
+
+namespace muonstore::os {
+
+// Removes a file, or a directory with all that is in it; links are removed, not
+// followed. Nothing there is no error.
+void RemoveTree(FileSystem& fs, const std::string& path);
+
+class OutputRoot {
+ public:
+  OutputRoot(std::shared_ptr<FileSystem> fs, std::string root);
+  ~OutputRoot();
+  OutputRoot(const OutputRoot&) = delete;
+  OutputRoot& operator=(const OutputRoot&) = delete;
+
+  FileSystem& fs() const { return *fs_; }
+  const std::shared_ptr<FileSystem>& shared_fs() const { return fs_; }
+  const std::string& path() const { return root_; }
+
+  // Makes `latest` name a tag: whole or not at all, and durable.
+  void WriteLatest(const std::string& tag);
+
+ private:
+  void CreateRoot();
+  // A tag that was put aside and whose successor never came is put back.
+  void CleanUp();
+
+  std::shared_ptr<FileSystem> fs_;
+  std::string root_;
+  std::vector<std::string> created_;  // Directories that were absent before.
+  std::unique_ptr<FileLock> lock_;
+};
+
+class StagedDirectory {
+ public:
+  // With `overwrite`, Commit() replaces the tag; without, an existing one is an
+  // error here already.
+  StagedDirectory(OutputRoot& root, std::string tag, bool overwrite);
+  // Without Commit() nothing is left.
+  ~StagedDirectory();
+  StagedDirectory(const StagedDirectory&) = delete;
+  StagedDirectory& operator=(const StagedDirectory&) = delete;
+
+  // Where files are written until Commit().
+  const std::string& path() const { return staging_; }
+  // Where they are afterwards.
+  const std::string& final_path() const { return final_; }
+
+  // Every file must be synced and closed. The tag is there, and durable, or, on
+  // an error, what was there before is.
+  void Commit();
+
+ private:
+  void SyncAll(const std::string& directory);
+  void MoveAsideAndIn();
+
+  OutputRoot& root_;
+  std::string tag_;
+  std::string staging_;
+  std::string final_;
+};
+
+}  // namespace muonstore::os
+
+#endif  // MUONSTORE_SRC_OS_OUTPUT_ROOT_H_
