@@ -236,6 +236,9 @@ CheckpointInfo DescribeCheckpoint(const Parts& parts) {
   info.order = OrderOfMuonGroups(parts).Run();
   info.groups = parts.layout->groups;
   info.momentum = MomentumOf(parts);
+  for (const NamedTensor& named : parts.model->module) {
+    info.module_order.push_back(named.name);
+  }
   info.aliases = parts.model->tied;
   info.carried = parts.model->carried;
   info.total_bytes = parts.directory.size_bytes;

@@ -88,6 +88,12 @@ struct SinkLoss {
   // What `--allow-loss` names: "momentum", "optimizer-state", "carried", ...
   std::string kind;
   std::string message;
+  // Tensors of the source of which no element, or not every one, is in the
+  // target. Every element of every other tensor must be in some piece, but for
+  // a compute weight that is round(master).
+  std::vector<size_t> tensors = {};
+  // Left out because the user chose what to take: listed, never refused.
+  bool is_chosen = false;
 };
 
 class CheckpointSink {
@@ -102,6 +108,9 @@ class CheckpointSink {
   virtual size_t num_files() const = 0;
   // Payload of a file in bytes, known without making it.
   virtual uint64_t payload_bytes(size_t file) const = 0;
+  // The buffers of a file, known without making it: the converter proves that
+  // they hold everything before anything is written.
+  virtual std::vector<SinkSegment> PlanFile(size_t file) const = 0;
   // Everything of the source that will not be in the target.
   virtual std::span<const SinkLoss> losses() const = 0;
   // Choices that a user should know: "parameters in module order, as ...".

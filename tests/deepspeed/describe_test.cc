@@ -107,6 +107,16 @@ TEST(DescribeTest, TiedBuffersAndClientState) {
   EXPECT_THAT(carried, Contains("client_state.fixture"));
 }
 
+TEST(DescribeTest, TheModulesOwnOrder) {
+  const std::vector<std::string> order =
+      InfoOf("s3-ws2-bf16-none-tied").module_order;
+  ASSERT_GT(order.size(), 4U);
+  EXPECT_EQ(order.front(), "embed_tokens.weight");
+  EXPECT_EQ(order.back(), "lm_head.weight");  // Tied, yet in its place.
+  EXPECT_EQ(order[3], "blocks.0.attn.qkv.weight");
+  EXPECT_EQ(InfoOf("s2-ws2-bf16-none-tied").module_order, order);
+}
+
 TEST(DescribeTest, RunsOfOneOptimizer) {
   const CheckpointInfo adam = InfoOf("s2-ws2-bf16-none-adamonly");
   EXPECT_FALSE(adam.momentum.has_value());
