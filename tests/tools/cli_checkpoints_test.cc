@@ -320,7 +320,8 @@ TEST(Dump, RowsToANpyFile) {
   const std::string file((std::istreambuf_iterator<char>(in)), {});
   ASSERT_EQ(file.size(), 128 + 3 * 13 * sizeof(float));
   EXPECT_THAT(file, HasSubstr("'shape': (3, 13)"));
-  const auto& golden = ReadGolden(tag).at("momentum_buffer/odd.weight");
+  const auto values = ReadGolden(tag);
+  const auto& golden = values.at("momentum_buffer/odd.weight");
   EXPECT_EQ(std::memcmp(file.data() + 128, golden.floats.data() + 2 * 13,
                         3 * 13 * sizeof(float)),
             0);
