@@ -2,10 +2,12 @@
 """Makes a large DeepSpeed Muon checkpoint of zeros that takes little disk.
 
     make_large_checkpoint.py OUT [--stage 3] [--ranks 1024] [--tensors 100000]
+    make_large_checkpoint.py OUT --fill --ranks 4 --tensors 60 --width 1024
 
 The files are what DeepSpeed 0.19.8 writes for a bf16 run without offload: the
 same names, nesting, keys, globals and storages, with true CRCs. Payloads are
-holes. At stage 3 the model_states of all ranks but 0 are hard links to that of
+holes, or, with --fill (stage 3 only), counted up, so that no two 32-bit words
+are equal. At stage 3 the model_states of all ranks but 0 are hard links to that of
 rank 0, which they equal apart from the name of their root folder.
 """
 import argparse
@@ -15,8 +17,8 @@ from collections import OrderedDict
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 "..", "tests", "testutil"))
-from torch_zip import (FragmentAddress, LossScaler, Size, Storage, Tensor,
-                       ZeroStage, Zeros, save, with_attributes)
+from torch_zip import (Counting, FragmentAddress, LossScaler, Size, Storage,
+                       Tensor, ZeroStage, Zeros, save, with_attributes)
 
 STEP = 5
 VERSION = "0.19.8"
@@ -134,13 +136,27 @@ def optim_path(folder, rank):
 
 
 # --------------------------------------------------------------------- stage 3
-def write_stage3(folder, model, groups, num_ranks):
+def count_up(optimizer, words):
+    """Puts payloads counted from `words` in place of the zeros of a rank's file;
+    returns where the next rank goes on."""
+    buffers = list(optimizer["fp32_flat_groups"])
+    for state in optimizer["optimizer_state_dict"]["state"].values():
+        buffers += [v for v in state.values() if isinstance(v, Tensor)]
+    for tensor in buffers:
+        size = len(tensor.storage.payload)
+        tensor.storage.payload = Counting(size, words)
+        words += -(-size // 4)
+    return words
+
+
+def write_stage3(folder, model, groups, num_ranks, fill):
     ids = {name: i for i, name in enumerate(model)}
     pieces = [sum(-(-numel(s) // num_ranks) for s in g.values())
               for g in groups]
     ds_ids = [f"{ids[next(iter(g))]}_{ids[next(reversed(g))]}" for g in groups]
+    words = 0
     for rank in range(num_ranks):
-        save(optim_path(folder, rank), optim_states(3, {
+        optimizer = {
             "zero_stage": ZeroStage(3), "loss_scaler": loss_scaler(),
             "dynamic_loss_scale": False, "overflow": False,
             "partition_count": num_ranks,
@@ -148,7 +164,10 @@ def write_stage3(folder, model, groups, num_ranks):
             "fp32_flat_groups": [
                 flat(floats(count), requires_grad=True,
                      attributes={"ds_id": ds_id})
-                for count, ds_id in zip(pieces, ds_ids)]}))
+                for count, ds_id in zip(pieces, ds_ids)]}
+        if fill:
+            words = count_up(optimizer, words)
+        save(optim_path(folder, rank), optim_states(3, optimizer))
 
     module = {name: flat(bfloats(0)) for name in model}
     first = f"{folder}/zero_pp_rank_0_mp_rank_00_model_states.pt"
@@ -238,17 +257,23 @@ def main():
     parser.add_argument("--ranks", type=int, default=1024)
     parser.add_argument("--tensors", type=int, default=100000)
     parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--fill", action="store_true",
+                        help="real payloads instead of holes (stage 3)")
     args = parser.parse_args()
     if args.tensors < 5 or args.ranks < 1 or args.width < 1:
         parser.error("at least 5 tensors, 1 rank and width 1")
+    if args.fill and args.stage != 3:
+        parser.error("--fill needs --stage 3")
 
     tag = f"global_step{STEP}"
     folder = os.path.join(args.out, tag)
     os.makedirs(folder)
     model = make_model(args.tensors, args.width)
     groups = make_groups(model)
-    write = write_stage3 if args.stage == 3 else write_stage2
-    write(folder, model, groups, args.ranks)
+    if args.stage == 3:
+        write_stage3(folder, model, groups, args.ranks, args.fill)
+    else:
+        write_stage2(folder, model, groups, args.ranks)
     with open(os.path.join(args.out, "latest"), "w") as f:
         f.write(tag)
 

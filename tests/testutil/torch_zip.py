@@ -11,6 +11,7 @@ are left as holes, so that a file of many gigabytes takes no disk.
 Only a process that does not import torch may use this: the pickler resolves
 names in stub modules.
 """
+import array
 import io
 import pickle
 import struct
@@ -31,6 +32,27 @@ class Zeros:
 
     def __len__(self):
         return self.num_bytes
+
+
+class Counting:
+    """A payload that is never held in memory: 32-bit words that count up from
+    the float32 1.1e-19, so that no two of 2**29 elements are equal."""
+    _FIRST = 0x20000000
+    _BLOCK_WORDS = 1 << 20
+
+    def __init__(self, num_bytes, first=0):
+        self.num_bytes = num_bytes
+        self.first = first
+
+    def __len__(self):
+        return self.num_bytes
+
+    def blocks(self):
+        words, at = -(-self.num_bytes // 4), self._FIRST + self.first
+        for begin in range(0, words, self._BLOCK_WORDS):
+            end = min(begin + self._BLOCK_WORDS, words)
+            block = array.array("I", range(at + begin, at + end)).tobytes()
+            yield block[:self.num_bytes - 4 * begin]
 
 
 # CRC-32 of zeros: appending 2**k zero bytes is a linear map on the register,
@@ -71,7 +93,14 @@ def crc32_of_zeros(num_bytes):
 def _crc32(payload):
     if isinstance(payload, Zeros):
         return crc32_of_zeros(len(payload))
-    return zlib.crc32(payload)
+    crc = 0
+    for block in _blocks(payload):
+        crc = zlib.crc32(block, crc)
+    return crc
+
+
+def _blocks(payload):
+    return payload.blocks() if isinstance(payload, Counting) else [payload]
 
 
 def _zip64_extra(values):
@@ -104,7 +133,8 @@ class TorchZip:
         if isinstance(data, Zeros):
             self._file.seek(len(data), io.SEEK_CUR)
         else:
-            self._file.write(data)
+            for block in _blocks(data):
+                self._file.write(block)
         self._at += len(data)
 
     def add(self, name, payload):
@@ -220,7 +250,7 @@ def with_attributes(cls, **attributes):
 
 
 class Storage:
-    """`payload` is bytes or Zeros; its class name is torch's."""
+    """`payload` is bytes, Zeros or Counting; its class name is torch's."""
 
     def __init__(self, class_name, payload):
         self.class_name = class_name

@@ -4,6 +4,7 @@
     torch_zip_test.py FILE.pt...
 """
 import os
+import struct
 import sys
 import tempfile
 import unittest
@@ -29,6 +30,19 @@ class ContainerTest(unittest.TestCase):
         for size in [0, 1, 2, 7, 64, 1000, 65537]:
             self.assertEqual(torch_zip.crc32_of_zeros(size),
                              zlib.crc32(bytes(size)), size)
+
+    def test_counted_words_are_distinct_and_their_crc_is_that_of_the_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "counted.pt")
+            size = (1 << 22) + 6  # More than a block, and no whole word.
+            payload = torch_zip.Counting(size, 5)
+            torch_zip.write_container(path, b"\x80\x02N.", [payload])
+            with zipfile.ZipFile(path) as z:
+                data = z.read("counted/data/0")  # Compares the CRC.
+        words = struct.unpack_from(f"<{size // 4}I", data)
+        self.assertEqual(len(data), size)
+        self.assertEqual(words[0], 0x20000005)
+        self.assertEqual(len(set(words)), len(words))
 
     def test_zeros_are_written_as_a_hole_and_read_as_zeros(self):
         with tempfile.TemporaryDirectory() as folder:
