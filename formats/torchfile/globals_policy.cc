@@ -234,4 +234,14 @@ std::optional<StorageClass> StorageClassOf(const Global& global) {
                                             : std::optional(found->storage);
 }
 
+std::string_view StorageClassName(DType dtype) {
+  const auto* const found =
+      std::find_if(std::begin(kStorageClasses), std::end(kStorageClasses),
+                   [&](const NamedStorage& s) {
+                     return s.storage.dtype == dtype && !s.storage.untyped &&
+                            !s.storage.quantized;
+                   });
+  return found == std::end(kStorageClasses) ? std::string_view{} : found->name;
+}
+
 }  // namespace muonstore::torchfile

@@ -57,6 +57,9 @@ struct StorageClass {
 };
 std::optional<StorageClass> StorageClassOf(const Global& global);
 
+// "FloatStorage"; empty for a dtype that torch keeps in untyped storages only.
+std::string_view StorageClassName(DType dtype);
+
 }  // namespace muonstore::torchfile
 
 #endif  // MUONSTORE_FORMATS_TORCHFILE_GLOBALS_POLICY_H_

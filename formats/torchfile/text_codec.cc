@@ -145,6 +145,21 @@ std::optional<std::string> EncodeLatin1(std::string_view utf8) {
   return bytes;
 }
 
+std::string DecodeLatin1(std::string_view bytes) {
+  std::string utf8;
+  utf8.reserve(bytes.size());
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x80) {
+      utf8 += c;
+    } else {
+      utf8 += static_cast<char>(0xC0 | (byte >> 6));
+      utf8 += static_cast<char>(0x80 | (byte & 0x3F));
+    }
+  }
+  return utf8;
+}
+
 std::optional<std::string> DecodeRawUnicodeEscape(std::string_view text) {
   std::string out;
   while (!text.empty()) {

@@ -14,6 +14,9 @@ bool IsUtf8(std::string_view text);
 // One byte a character; nullopt if a character is beyond U+00FF. Valid UTF-8.
 std::optional<std::string> EncodeLatin1(std::string_view utf8);
 
+// The other way: each byte is a character, as UTF-8.
+std::string DecodeLatin1(std::string_view bytes);
+
 // The UNICODE opcode's raw-unicode-escape (\uXXXX, \UXXXXXXXX, else latin-1) as
 // UTF-8; nullopt if it is malformed.
 std::optional<std::string> DecodeRawUnicodeEscape(std::string_view text);

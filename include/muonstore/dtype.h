@@ -50,6 +50,9 @@ int64_t SizeBytes(DType dtype);
 // The short name used in output and native files: "f32", "bf16", "f8_e4m3fn".
 std::string_view DTypeName(DType dtype);
 
+// torch's name without its module: "float32", "bfloat16".
+std::string_view TorchDTypeName(DType dtype);
+
 // Accepts the short name and torch's ("float32", "bfloat16", "torch.half").
 std::optional<DType> ParseDType(std::string_view name);
 

@@ -59,6 +59,8 @@ int64_t SizeBytes(DType dtype) { return Info(dtype).size_bytes; }
 
 std::string_view DTypeName(DType dtype) { return Info(dtype).name; }
 
+std::string_view TorchDTypeName(DType dtype) { return Info(dtype).torch_name; }
+
 std::optional<DType> ParseDType(std::string_view name) {
   constexpr std::string_view kTorchPrefix = "torch.";
   const bool torch_only = name.starts_with(kTorchPrefix);
