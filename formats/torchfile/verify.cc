@@ -37,15 +37,6 @@ bool DescriptorAgrees(RandomAccessFile& file, const RecordInfo& record) {
          (short_form || long_form);
 }
 
-std::string Hex(uint32_t value) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (int shift = 28; shift >= 0; shift -= 4) {
-    text += kDigits[(value >> shift) & 15u];
-  }
-  return text;
-}
-
 }  // namespace
 
 std::string TorchFile::TensorsOver(uint32_t record) const {
@@ -77,7 +68,8 @@ void TorchFile::VerifyRecord(
     const uint32_t crc =
         Crc32OfRange(file, info.offset_bytes, info.size_bytes, on_block);
     if (info.has_crc && crc != info.crc32) {
-      add("is damaged", StrCat("CRC-32 ", Hex(info.crc32)), Hex(crc));
+      add("is damaged", StrCat("CRC-32 ", Crc32ToHex(info.crc32)),
+          Crc32ToHex(crc));
     }
     if (info.has_descriptor && !DescriptorAgrees(file, info)) {
       add("is followed by a damaged data descriptor", "", "");
