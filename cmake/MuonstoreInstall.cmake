@@ -5,7 +5,8 @@ include(CMakePackageConfigHelpers)
 # What an outside program links: muonstore::muonstore. The parts follow it into
 # the export set because static libraries need their dependencies at the link.
 set(muonstore_parts
-  base os tensor partition state torchfile deepspeed converters inspect)
+  base os tensor partition state torchfile deepspeed native native_writer
+  converters inspect)
 list(TRANSFORM muonstore_parts PREPEND muonstore_ OUTPUT_VARIABLE part_targets)
 
 add_library(muonstore INTERFACE)
@@ -33,4 +34,5 @@ install(FILES
   ${PROJECT_BINARY_DIR}/muonstoreConfig.cmake
   ${PROJECT_BINARY_DIR}/muonstoreConfigVersion.cmake
   ${CMAKE_CURRENT_LIST_DIR}/FindIsaL.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/FindXxHash.cmake
   DESTINATION ${package_dir})

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "formats/deepspeed/tag_directory.h"
+#include "formats/native/file_names.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
 
@@ -23,7 +24,11 @@ bool IsDirectory(FileSystem& fs, const std::string& path) {
 }
 
 bool IsTagPath(FileSystem& fs, const std::string& path) {
-  return IsDirectory(fs, path) && deepspeed::IsTagDirectory(fs.List(path));
+  if (!IsDirectory(fs, path)) {
+    return false;
+  }
+  const std::vector<std::string> names = fs.List(path);
+  return native::IsTagDirectory(names) || deepspeed::IsTagDirectory(names);
 }
 
 // Without slashes at the end, so that the last part is a name.
@@ -100,8 +105,8 @@ std::string OtherFormat(FileSystem& fs, const std::string& path) {
   if (HasSuffix(names, ".safetensors")) {
     return "safetensors files are not supported";
   }
-  return "there is no checkpoint here: expected a DeepSpeed folder with tags "
-         "such as global_step100, one tag's folder, or a torch.save file";
+  return "there is no checkpoint here: expected a folder with tags such as "
+         "global_step100, one tag's folder, or a torch.save file";
 }
 
 std::string FindRoot(FileSystem& fs, const std::string& path) {
@@ -158,6 +163,11 @@ std::string PickTag(FileSystem& fs, const std::string& root) {
 }
 
 }  // namespace
+
+Location::Kind KindOfTag(FileSystem& fs, const std::string& path) {
+  return native::IsTagDirectory(fs.List(path)) ? Location::Kind::kNativeTag
+                                               : Location::Kind::kDeepSpeedTag;
+}
 
 std::vector<std::string> TagsOf(FileSystem& fs, const std::string& root) {
   std::vector<std::string> tags;
@@ -218,8 +228,7 @@ Location Locate(FileSystem& fs, const std::string& path,
                  Printable(tag), " in it"),
           {.file = path});
     }
-    return {.kind = is_tag ? Location::Kind::kDeepSpeedTag
-                           : Location::Kind::kTorchFile,
+    return {.kind = is_tag ? KindOfTag(fs, path) : Location::Kind::kTorchFile,
             .path = Clean(path)};
   }
   const std::string root = FindRoot(fs, Clean(path));
@@ -234,7 +243,8 @@ Location Locate(FileSystem& fs, const std::string& path,
                        "; the tags are: ", ListForHumans(TagsOf(fs, root))),
                 {.file = root});
   }
-  return {.kind = Location::Kind::kDeepSpeedTag, .path = root + "/" + name};
+  std::string found = root + "/" + name;
+  return {.kind = KindOfTag(fs, found), .path = std::move(found)};
 }
 
 }  // namespace muonstore

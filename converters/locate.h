@@ -10,10 +10,14 @@
 namespace muonstore {
 
 struct Location {
-  enum class Kind { kDeepSpeedTag, kTorchFile };
+  enum class Kind { kDeepSpeedTag, kNativeTag, kTorchFile };
   Kind kind = Kind::kDeepSpeedTag;
   std::string path;  // The tag directory or the file.
 };
+
+// What a tag's folder holds; a folder that holds none is a DeepSpeed tag, whose
+// reader says what is missing.
+Location::Kind KindOfTag(FileSystem& fs, const std::string& path);
 
 // Finds the tag directory or file behind `path`: see muonstore/open.h. `tag`
 // may be empty.

@@ -9,6 +9,9 @@
 #include "formats/deepspeed/checkpoint.h"
 #include "formats/deepspeed/list.h"
 #include "formats/deepspeed/verify.h"
+#include "formats/native/checkpoint.h"
+#include "formats/native/list.h"
+#include "formats/native/verify.h"
 #include "formats/torchfile/torch_file.h"
 #include "muonstore/open.h"
 #include "src/base/str.h"
@@ -91,6 +94,10 @@ std::unique_ptr<Checkpoint> OpenCheckpoint(std::shared_ptr<FileSystem> fs,
     RequireTorchFile(*fs, location.path);
     return TorchFileSource::Open(std::move(fs), location.path);
   }
+  if (location.kind == Location::Kind::kNativeTag) {
+    return native::NativeCheckpoint::Open(std::move(fs), location.path,
+                                          {.allow_loss = options.allow_loss});
+  }
   return deepspeed::DeepSpeedCheckpoint::Open(
       std::move(fs), location.path,
       {.allow_loss = options.allow_loss,
@@ -102,7 +109,10 @@ RootListing ListTags(std::shared_ptr<FileSystem> fs, const std::string& path) {
   listing.root = LocateRoot(*fs, path);
   listing.latest = LatestOf(*fs, listing.root);
   for (const std::string& tag : TagsOf(*fs, listing.root)) {
-    listing.tags.push_back(deepspeed::ListTag(fs, listing.root + "/" + tag));
+    const std::string folder = listing.root + "/" + tag;
+    listing.tags.push_back(KindOfTag(*fs, folder) == Location::Kind::kNativeTag
+                               ? native::ListTag(fs, folder)
+                               : deepspeed::ListTag(fs, folder));
   }
   std::sort(listing.tags.begin(), listing.tags.end(),
             [](const TagListing& a, const TagListing& b) {
@@ -118,6 +128,9 @@ VerifyReport VerifyCheckpoint(std::shared_ptr<FileSystem> fs,
   const Location location = Locate(*fs, path, options.tag);
   if (location.kind == Location::Kind::kTorchFile) {
     return VerifyTorchFile(std::move(fs), location.path, options);
+  }
+  if (location.kind == Location::Kind::kNativeTag) {
+    return native::VerifyTag(std::move(fs), location.path, options);
   }
   return deepspeed::VerifyTag(std::move(fs), location.path, options);
 }

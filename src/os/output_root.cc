@@ -37,6 +37,8 @@ std::string ParentOf(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
+}  // namespace
+
 void RequireTagName(const std::string& tag, const std::string& root) {
   if (tag.empty() || tag.front() == '.' || tag == "latest" ||
       tag.find('/') != std::string::npos ||
@@ -47,8 +49,6 @@ void RequireTagName(const std::string& tag, const std::string& root) {
                  .found = Printable(tag)});
   }
 }
-
-}  // namespace
 
 void RemoveTree(FileSystem& fs, const std::string& path) {
   const bool is_link = fs.ReadLink(path).has_value();

@@ -24,6 +24,9 @@ namespace muonstore::os {
 // followed. Nothing there is no error.
 void RemoveTree(FileSystem& fs, const std::string& path);
 
+// Error(kInvalidArgument) for what cannot be the name of a tag in `root`.
+void RequireTagName(const std::string& tag, const std::string& root);
+
 class OutputRoot {
  public:
   OutputRoot(std::shared_ptr<FileSystem> fs, std::string root);

@@ -53,6 +53,18 @@ size_t MemoryCheckpoint::Add(const MemoryTensor& tensor,
   return Add(tensor, bytes);
 }
 
+size_t MemoryCheckpoint::AddDerived(const std::string& parameter, DType dtype) {
+  const auto master = FindTensor(*this, {parameter, StateKind(kMaster)});
+  CheckpointTensor weight = tensors_.at(master.value());
+  weight.key.kind = kWeight;
+  weight.dtype = dtype;
+  weight.stored_bytes = 0;
+  weight.derived = true;
+  tensors_.push_back(std::move(weight));
+  fragments_.push_back(fragments_[*master]);
+  return tensors_.size() - 1;
+}
+
 void MemoryCheckpoint::SetElement(size_t tensor, int64_t element,
                                   std::span<const std::byte> bytes) {
   for (const Fragment& fragment : fragments_[tensor]) {

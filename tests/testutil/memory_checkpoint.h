@@ -37,6 +37,9 @@ class MemoryCheckpoint final : public Checkpoint {
   // `values` are rounded to the dtype (f64, f32, f16 or bf16).
   size_t Add(const MemoryTensor& tensor, const std::vector<float>& values);
 
+  // The weight of a parameter whose master was added: round(master).
+  size_t AddDerived(const std::string& parameter, DType dtype);
+
   CheckpointInfo& mutable_info() { return info_; }
   CheckpointTensor& mutable_tensor(size_t tensor) { return tensors_[tensor]; }
   // Changes one stored element; `bytes` has its size.

@@ -1,0 +1,114 @@
+#include "formats/native/segment_reader.h"
+
+#include <algorithm>
+
+#include "formats/native/block_codec.h"
+#include "formats/native/hash.h"
+#include "src/base/str.h"
+
+namespace muonstore::native {
+
+Error BlockDamage(const TagFiles& tag, size_t segment, size_t block,
+                  uint64_t found_digest) {
+  const Segment& info = tag.layout->segments()[segment];
+  const Block& record = tag.blocks->blocks(segment)[block];
+  return {ErrorCode::kDataLoss,
+          StrCat("block ", block, " of ", info.kind, " is damaged"),
+          {.file = tag.rank_path(info.rank),
+           .offset_bytes = record.offset_bytes,
+           .expected = StrCat("xxh3_64 ", ToHex(record.digest)),
+           .found = ToHex(found_digest)}};
+}
+
+void SegmentReader::Read(size_t segment, int64_t first_element,
+                         std::span<std::byte> out) const {
+  const Segment& info = tag_.layout->segments()[segment];
+  const auto element = static_cast<uint64_t>(SizeBytes(info.dtype));
+  const uint64_t total = tag_.layout->segment_bytes(segment);
+  if (first_element < 0 || first_element > info.num_elements ||
+      out.size() > total - static_cast<uint64_t>(first_element) * element) {
+    throw Error(
+        ErrorCode::kInvalidArgument, "the range is outside of the segment",
+        {.file = tag_.rank_path(info.rank),
+         .expected = StrCat("within ", info.num_elements, " elements"),
+         .found = StrCat(out.size(), " bytes from element ", first_element)});
+  }
+  const uint64_t begin = static_cast<uint64_t>(first_element) * element;
+  if (tag_.manifest.compressed) {
+    ReadCompressed(segment, begin, out);
+  } else {
+    ReadPlain(segment, begin, out);
+  }
+}
+
+void SegmentReader::ReadPlain(size_t segment, uint64_t begin,
+                              std::span<std::byte> out) const {
+  if (out.empty()) {
+    return;
+  }
+  const auto blocks = tag_.blocks->blocks(segment);
+  const uint64_t block_bytes = tag_.blocks->block_bytes();
+  tag_.fs->OpenForRead(tag_.rank_path(tag_.layout->segments()[segment].rank))
+      ->ReadAt(blocks[0].offset_bytes + begin, out);
+  for (uint64_t b = (begin + block_bytes - 1) / block_bytes; b < blocks.size();
+       ++b) {
+    const uint64_t at = b * block_bytes - begin;
+    if (at > out.size() || blocks[b].stored_bytes > out.size() - at) {
+      break;
+    }
+    const uint64_t digest = Hash64(out.subspan(at, blocks[b].stored_bytes));
+    if (digest != blocks[b].digest) {
+      throw BlockDamage(tag_, segment, b, digest);
+    }
+  }
+}
+
+void SegmentReader::ReadCompressed(size_t segment, uint64_t begin,
+                                   std::span<std::byte> out) const {
+  const auto file = tag_.fs->OpenForRead(
+      tag_.rank_path(tag_.layout->segments()[segment].rank));
+  const uint64_t block_bytes = tag_.blocks->block_bytes();
+  while (!out.empty()) {
+    const BlockBytes block = Decompressed(*file, segment, begin / block_bytes);
+    const uint64_t at = begin % block_bytes;
+    const size_t part = std::min<size_t>(out.size(), block->size() - at);
+    std::copy_n(block->begin() + static_cast<std::ptrdiff_t>(at), part,
+                out.begin());
+    out = out.subspan(part);
+    begin += part;
+  }
+}
+
+SegmentReader::BlockBytes SegmentReader::Decompressed(RandomAccessFile& file,
+                                                      size_t segment,
+                                                      size_t block) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (cached_ != nullptr && cached_segment_ == segment &&
+        cached_block_ == block) {
+      return cached_;
+    }
+  }
+  const Block& record = tag_.blocks->blocks(segment)[block];
+  std::vector<std::byte> stored(record.stored_bytes);
+  file.ReadAt(record.offset_bytes, stored);
+  const uint64_t digest = Hash64(stored);
+  if (digest != record.digest) {
+    throw BlockDamage(tag_, segment, block, digest);
+  }
+  const auto bytes = std::make_shared<std::vector<std::byte>>(std::min(
+      tag_.blocks->block_bytes(), tag_.layout->segment_bytes(segment)));
+  const DType dtype = tag_.layout->segments()[segment].dtype;
+  try {
+    DecompressBlock(stored, static_cast<size_t>(SizeBytes(dtype)), *bytes);
+  } catch (const Error& error) {
+    throw error.WithFile(file.path());
+  }
+  const std::lock_guard lock(mutex_);
+  cached_segment_ = segment;
+  cached_block_ = block;
+  cached_ = bytes;
+  return bytes;
+}
+
+}  // namespace muonstore::native

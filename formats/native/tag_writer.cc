@@ -1,0 +1,214 @@
+// How a native tag comes to be. The root's lock is held throughout.
+//
+//  1. Leftovers of saves that died are removed from every tag of the root.
+//  2. The tag's folder is made if it is absent.
+//  3. Every file is written under a name that carries the save's id, beside
+//     what the tag may hold already, and fsynced.
+//  4. manifest.json.<id>, which names them all, is written and fsynced; then
+//     the folder is fsynced.
+//  5. It is renamed to manifest.json: that is the commit.
+//  6. The folder and the root are fsynced.
+//  7. checkpoint.<id>.h5 is renamed to checkpoint.h5, and the files of what the
+//     tag held before are removed. Failures from here on are not errors of the
+//     save: the next writer finishes the work.
+//
+// A reader sees the old manifest with all of its files or the new one with all
+// of its files. Between 5 and 7 checkpoint.h5 may still show the old save; no
+// program of ours reads it. What this does not promise: that a reader which
+// opened the old checkpoint before the commit can go on reading after 7.
+#include "formats/native/tag_writer.h"
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "formats/native/file_names.h"
+#include "formats/native/hash.h"
+#include "formats/native/manifest_file.h"
+#include "muonstore/error.h"
+#include "src/base/str.h"
+
+namespace muonstore::native {
+namespace {
+
+std::string Join(const std::string& directory, std::string_view name) {
+  return StrCat(directory, "/", name);
+}
+
+bool IsDirectory(FileSystem& fs, const std::string& path) {
+  const auto status = fs.Stat(path);
+  return status && status->type == FileType::kDirectory;
+}
+
+std::string NewSaveId() {
+  std::random_device source;
+  return ToHex(uint64_t{source()} << 32 | source());
+}
+
+// What a DeepSpeed tag holds; a native one replaces it.
+bool IsDeepSpeedName(std::string_view name) {
+  return name.ends_with("_optim_states.pt") ||
+         name.ends_with("_model_states.pt") || name == "offloaded_tensors";
+}
+
+// The view that the commit of `save_id` left under its staged name.
+void FinishView(FileSystem& fs, const std::string& directory,
+                const std::string& save_id) {
+  const std::string staged = Join(directory, StagedViewName(save_id));
+  if (fs.Stat(staged)) {
+    fs.Rename(staged, Join(directory, kViewName));
+  }
+}
+
+void RemoveFilesOfOthers(FileSystem& fs, const std::string& directory,
+                         const std::string& save_id) {
+  for (const std::string& name : fs.List(directory)) {
+    const std::string id = SaveIdOf(name);
+    if (!id.empty() && id != save_id) {
+      fs.Remove(Join(directory, name));
+    }
+  }
+}
+
+void CleanTag(FileSystem& fs, const std::string& directory) {
+  std::set<std::string> ids;
+  bool has_manifest = false;
+  for (const std::string& name : fs.List(directory)) {
+    has_manifest = has_manifest || name == kManifestName;
+    ids.insert(SaveIdOf(name));
+  }
+  ids.erase("");
+  if (ids.empty()) {
+    return;
+  }
+  if (!has_manifest) {
+    RemoveFilesOfOthers(fs, directory, "");
+    if (fs.List(directory).empty()) {
+      fs.RemoveDirectory(directory);
+    }
+    return;
+  }
+  if (ids.size() == 1 &&
+      !fs.Stat(Join(directory, StagedViewName(*ids.begin())))) {
+    return;
+  }
+  const std::string save_id = ReadManifest(fs, directory).save_id;
+  FinishView(fs, directory, save_id);
+  RemoveFilesOfOthers(fs, directory, save_id);
+}
+
+}  // namespace
+
+void CleanLeftovers(os::OutputRoot& root) {
+  FileSystem& fs = root.fs();
+  for (const std::string& name : fs.List(root.path())) {
+    const std::string directory = Join(root.path(), name);
+    if (fs.ReadLink(directory) || !IsDirectory(fs, directory)) {
+      continue;
+    }
+    try {
+      CleanTag(fs, directory);
+    } catch (const Error& error) {
+      // A tag whose manifest is damaged is left as it is.
+      if (error.code() != ErrorCode::kDataLoss &&
+          error.code() != ErrorCode::kUnsupported) {
+        throw;
+      }
+    }
+  }
+}
+
+TagWriter::TagWriter(os::OutputRoot& root, const std::string& tag,
+                     bool overwrite)
+    : root_(root), directory_(Join(root.path(), tag)), save_id_(NewSaveId()) {
+  os::RequireTagName(tag, root.path());
+  CleanLeftovers(root);
+  const auto status = fs().Stat(directory_);
+  if (status && status->type != FileType::kDirectory) {
+    throw Error(ErrorCode::kInvalidArgument, "is no directory",
+                {.file = directory_});
+  }
+  if (status && !overwrite) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the tag exists already; --overwrite replaces it",
+                {.file = directory_});
+  }
+  made_directory_ = !status;
+  fs().CreateDirectories(directory_);
+}
+
+TagWriter::~TagWriter() {
+  if (committed_) {
+    return;
+  }
+  try {
+    RemoveOwn();
+  } catch (const Error&) {
+    // The next writer into this root removes them.
+  }
+}
+
+void TagWriter::RemoveOwn() {
+  for (const std::string& name : fs().List(directory_)) {
+    if (SaveIdOf(name) == save_id_) {
+      fs().Remove(Join(directory_, name));
+    }
+  }
+  if (made_directory_) {
+    fs().RemoveDirectory(directory_);
+  }
+}
+
+std::unique_ptr<WritableFile> TagWriter::Create(const std::string& name) const {
+  return fs().CreateFile(Join(directory_, name));
+}
+
+FileDigest TagWriter::WriteFile(
+    const std::string& name,
+    const std::function<void(const Append&)>& fill) const {
+  const auto file = Create(name);
+  Hasher64 hasher;
+  FileDigest digest;
+  fill([&](std::span<const std::byte> bytes) {
+    file->WriteAt(digest.size_bytes, bytes);
+    hasher.Update(bytes);
+    digest.size_bytes += bytes.size();
+  });
+  file->Sync();
+  file->Close();
+  digest.digest = hasher.Digest();
+  return digest;
+}
+
+void TagWriter::Commit() {
+  fs().SyncDirectory(directory_);
+  fs().Rename(Join(directory_, StagedManifestName(save_id_)),
+              Join(directory_, kManifestName));
+  committed_ = true;
+  fs().SyncDirectory(directory_);
+  fs().SyncDirectory(root_.path());
+  try {
+    RemoveOld();
+  } catch (const Error&) {
+    // The tag is whole and durable; the next writer tidies up.
+  }
+}
+
+void TagWriter::RemoveOld() {
+  const std::string view = Join(directory_, kViewName);
+  if (fs().Stat(Join(directory_, StagedViewName(save_id_)))) {
+    FinishView(fs(), directory_, save_id_);
+  } else if (fs().Stat(view)) {
+    fs().Remove(view);  // Of the save before.
+  }
+  RemoveFilesOfOthers(fs(), directory_, save_id_);
+  for (const std::string& name : fs().List(directory_)) {
+    if (IsDeepSpeedName(name)) {
+      os::RemoveTree(fs(), Join(directory_, name));
+    }
+  }
+  fs().SyncDirectory(directory_);
+}
+
+}  // namespace muonstore::native
