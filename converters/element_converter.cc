@@ -1,0 +1,86 @@
+#include "converters/element_converter.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+namespace muonstore {
+namespace {
+
+// Elements that pass through the scratch space at once.
+constexpr size_t kBlockElements = 8192;
+
+bool FitsFloat(DType dtype) {
+  return IsFloatingPoint(dtype) && dtype != DType::kF64;
+}
+
+// Rounds to odd: an exact double on its way to a type narrower than float is
+// then rounded only once in effect.
+float RoundToOdd(double value) {
+  const auto nearest = static_cast<float>(value);
+  if (!std::isfinite(value) || static_cast<double>(nearest) == value) {
+    return nearest;
+  }
+  // The neighbour towards zero, with the last bit set.
+  float toward_zero = nearest;
+  if (std::abs(static_cast<double>(nearest)) > std::abs(value)) {
+    toward_zero = std::nextafter(nearest, 0.0F);
+  }
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(toward_zero) | 1U);
+}
+
+}  // namespace
+
+bool CanConvert(DType from, DType to, double scale) {
+  if (from == to && scale == 1) return true;
+  const bool is_target = to == DType::kF64 || to == DType::kF32 ||
+                         to == DType::kF16 || to == DType::kBF16;
+  return IsFloatingPoint(from) && is_target;
+}
+
+void ElementConverter::Convert(DType from, std::span<const std::byte> in,
+                               DType to, double scale,
+                               std::span<std::byte> out) {
+  if (from == to && scale == 1) {
+    std::copy(in.begin(), in.end(), out.begin());
+    return;
+  }
+  const auto in_item = static_cast<size_t>(SizeBytes(from));
+  const auto out_item = static_cast<size_t>(SizeBytes(to));
+  const size_t count = in.size() / in_item;
+  for (size_t at = 0; at < count; at += kBlockElements) {
+    const size_t n = std::min(kBlockElements, count - at);
+    ConvertBlock(from, in.subspan(at * in_item, n * in_item), to, scale,
+                 out.subspan(at * out_item, n * out_item));
+  }
+}
+
+void ElementConverter::ConvertBlock(DType from, std::span<const std::byte> in,
+                                    DType to, double scale,
+                                    std::span<std::byte> out) {
+  const size_t count = in.size() / static_cast<size_t>(SizeBytes(from));
+  floats_.resize(count);
+  if (scale == 1 && FitsFloat(from)) {
+    ConvertToF32(from, in, floats_);
+    ConvertFromF32(floats_, to, out);
+    return;
+  }
+  doubles_.resize(count);
+  ConvertToF64(from, in, doubles_);
+  for (double& value : doubles_) value *= scale;
+  if (to == DType::kF64) {
+    std::memcpy(out.data(), doubles_.data(), out.size());
+    return;
+  }
+  std::transform(doubles_.begin(), doubles_.end(), floats_.begin(),
+                 [to](double value) {
+                   return to == DType::kF32 ? static_cast<float>(value)
+                                            : RoundToOdd(value);
+                 });
+  ConvertFromF32(floats_, to, out);
+}
+
+}  // namespace muonstore
