@@ -74,7 +74,8 @@ std::optional<double> Replay(const Scaler& scaler, int64_t first,
     }
     if (unit && *unit != scale) return std::nullopt;
     unit = scale;
-    if ((i - last_overflow) % scaler.window == 0) scale *= scaler.factor;
+    const int64_t stable = i - last_overflow - 1;
+    if (stable > 0 && stable % scaler.window == 0) scale *= scaler.factor;
   }
   return unit.value_or(scale) * (scaler.final_scale / scale);
 }

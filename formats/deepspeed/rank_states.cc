@@ -137,8 +137,9 @@ class Parser {
     if (const auto dynamic = scaler->Attribute("dynamic")) {
       scale.dynamic = dynamic->AsBool();
     }
-    for (const char* name : {"cur_iter", "last_overflow_iter", "scale_window",
-                             "scale_factor", "cur_hysteresis"}) {
+    for (const char* name :
+         {"cur_iter", "last_overflow_iter", "scale_window", "scale_factor",
+          "cur_hysteresis", "delayed_shift", "min_scale"}) {
       if (const auto value = scaler->Attribute(name)) {
         scale.counters.emplace_back(name, ToScalar(*states_.file, *value));
       }

@@ -1,6 +1,7 @@
 // The unit of fp16 momentum, against a scaler that is stepped here.
 #include "converters/momentum_scale.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -42,7 +43,8 @@ struct SteppedScaler {
       ++skipped;
     } else {
       units.insert(scale);
-      if ((iteration - last_overflow) % window == 0) {
+      const int64_t stable = iteration - last_overflow - 1;
+      if (stable > 0 && stable % window == 0) {
         hysteresis = shift;
         scale *= factor;
       }
@@ -97,6 +99,15 @@ TEST(MomentumScaleTest, RealRuns) {
   };
   // Measured from the run's gradients: 256, though the file says 512.
   EXPECT_EQ(scale("s2-ws2-fp16-none-scaledoubled"), 256.0);
+  const auto cases = testutil::DeepSpeedCases();
+  if (std::any_of(cases.begin(), cases.end(), [](const auto& one) {
+        return one.name == "s2-ws2-fp16-none-overflow2";
+      })) {
+    EXPECT_EQ(scale("s2-ws2-fp16-none-overflow"), 256.0);  // The file says 128.
+    EXPECT_EQ(scale("s2-ws2-fp16-none-overflow2"), std::nullopt);
+    EXPECT_EQ(scale("s3-ws2-fp16-none-scalemid"), std::nullopt);
+    EXPECT_EQ(scale("s3-ws2-fp16-none-scaledoubled"), 256.0);
+  }
   // No dynamic scaler, nothing to replay.
   EXPECT_EQ(scale("s2-ws2-bf16-none-base"), std::nullopt);
 }
