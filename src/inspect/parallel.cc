@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -59,8 +60,13 @@ void ParallelFor(size_t count, int32_t jobs,
     const size_t num_threads =
         std::min(count, static_cast<size_t>(std::max(jobs, 1)));
     std::vector<std::jthread> threads;
-    for (size_t t = 1; t < num_threads; ++t) {
-      threads.emplace_back([&run] { run.Work(); });
+    threads.reserve(num_threads);
+    try {
+      for (size_t t = 1; t < num_threads; ++t) {
+        threads.emplace_back([&run] { run.Work(); });
+      }
+    } catch (const std::system_error&) {
+      // The OS gives no more threads; those that run do the work.
     }
     run.Work();
   }

@@ -10,13 +10,15 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <utility>
 
 namespace muonstore {
 
 using ProgressCallback =
     std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
 
-// Calls body(i) for every i < count on up to `jobs` threads, in order of i.
+// Calls body(i) for every i < count on up to `jobs` threads, in order of i; on
+// fewer where the OS refuses to start them, the calling one at least.
 // After an exception no further i is started; that of the smallest i is
 // rethrown.
 void ParallelFor(size_t count, int32_t jobs,

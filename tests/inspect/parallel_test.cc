@@ -1,11 +1,14 @@
 #include "src/inspect/parallel.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "tests/testutil/no_threads.h"
 
 namespace muonstore {
 namespace {
@@ -36,6 +39,24 @@ TEST(ParallelFor, RethrowsAndStops) {
       EXPECT_EQ(started.load(), 4U);
     }
   }
+}
+
+// A death test runs in a process of its own.
+using ParallelForDeathTest = testing::Test;
+
+TEST(ParallelForDeathTest, WorksOnTheCallersThreadWhereNoOtherStarts) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer needs the memory that the test takes away";
+#endif
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        testutil::RefuseThreads();
+        size_t sum = 0;
+        ParallelFor(100, 8, [&](size_t i) { sum += i; });
+        std::_Exit(sum == 4950 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 TEST(ByteProgress, AddsUp) {

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/testutil/no_threads.h"
+
 namespace muonstore::tools {
 namespace {
 
@@ -58,6 +60,42 @@ TEST(InterruptsDeathTest, SignalsIgnoredAtTheStartStayIgnored) {
         KillSelfAndWait(SIGTERM);
       },
       testing::ExitedWithCode(143), "");
+}
+
+TEST(InterruptsDeathTest, WithoutAThreadTheSignalsEndTheProcess) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer needs the memory that the test takes away";
+#endif
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        testutil::RefuseThreads();
+        Interrupts interrupts;
+        { const Interrupts::Deferral deferral(interrupts); }
+        KillSelfAndWait(SIGTERM);
+      },
+      testing::KilledBySignal(SIGTERM), "");
+}
+
+TEST(InterruptsDeathTest, WithoutAThreadADeferralHoldsTheSignalsBack) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer needs the memory that the test takes away";
+#endif
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        testutil::RefuseThreads();
+        Interrupts interrupts;
+        const Interrupts::Deferral deferral(interrupts);
+        interrupts.ThrowIfInterrupted();
+        ::kill(::getpid(), SIGINT);
+        try {
+          interrupts.ThrowIfInterrupted();
+        } catch (const Interrupted& interrupted) {
+          ::_exit(interrupted.exit_code() + 1);
+        }
+      },
+      testing::ExitedWithCode(131), "");
 }
 
 TEST(Interrupts, EndsWithoutASignal) {

@@ -4,6 +4,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <ctime>
+#include <system_error>
+
 namespace muonstore::tools {
 namespace {
 
@@ -29,13 +33,28 @@ sigset_t WaitedSignals() {
 
 }  // namespace
 
+Interrupts::Deferral::Deferral(Interrupts& interrupts)
+    : interrupts_(interrupts) {
+  interrupts_.deferred_.store(true);
+  if (!interrupts_.thread_.joinable()) BlockSignals(SIG_BLOCK);
+}
+
+Interrupts::Deferral::~Deferral() {
+  interrupts_.deferred_.store(false);
+  if (!interrupts_.thread_.joinable()) BlockSignals(SIG_UNBLOCK);
+}
+
 Interrupts::Interrupts() {
-  const sigset_t set = WaitedSignals();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  thread_ = std::thread([this] { Wait(); });
+  BlockSignals(SIG_BLOCK);
+  try {
+    thread_ = std::thread([this] { Wait(); });
+  } catch (const std::system_error&) {
+    BlockSignals(SIG_UNBLOCK);
+  }
 }
 
 Interrupts::~Interrupts() {
+  if (!thread_.joinable()) return;
   stop_.store(true);
   // To this thread alone: nobody else sees it.
   pthread_kill(thread_.native_handle(), kStopSignal);
@@ -43,8 +62,18 @@ Interrupts::~Interrupts() {
 }
 
 void Interrupts::ThrowIfInterrupted() const {
-  const int signal = pending_.load();
+  int signal = pending_.load();
+  if (!thread_.joinable() && deferred_.load()) {
+    const sigset_t set = WaitedSignals();
+    const struct timespec at_once {};
+    signal = std::max(0, sigtimedwait(&set, nullptr, &at_once));
+  }
   if (signal != 0) throw Interrupted(signal);
+}
+
+void Interrupts::BlockSignals(int how) {
+  const sigset_t set = WaitedSignals();
+  pthread_sigmask(how, &set, nullptr);
 }
 
 void Interrupts::Wait() {

@@ -7,7 +7,8 @@
 // Ownership: make one in main, before any other thread: it blocks the signals
 //   for all threads that follow.
 // Threads: ThrowIfInterrupted may be called by any thread.
-// Failures: std::system_error where the OS refuses a thread.
+// Failures: none. Where the OS refuses a thread, the signals end the process as
+//   they always do, and a Deferral holds them back on the calling thread.
 
 #ifndef MUONSTORE_TOOLS_COMMON_INTERRUPTS_H_
 #define MUONSTORE_TOOLS_COMMON_INTERRUPTS_H_
@@ -39,10 +40,8 @@ class Interrupts {
 
   class Deferral {
    public:
-    explicit Deferral(Interrupts& interrupts) : interrupts_(interrupts) {
-      interrupts_.deferred_.store(true);
-    }
-    ~Deferral() { interrupts_.deferred_.store(false); }
+    explicit Deferral(Interrupts& interrupts);
+    ~Deferral();
     Deferral(const Deferral&) = delete;
     Deferral& operator=(const Deferral&) = delete;
 
@@ -55,6 +54,8 @@ class Interrupts {
 
  private:
   void Wait();
+  // Without a thread: blocks or unblocks the signals for the calling one.
+  static void BlockSignals(int how);
 
   std::atomic<bool> deferred_{false};
   std::atomic<int> pending_{0};
