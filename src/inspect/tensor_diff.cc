@@ -11,6 +11,7 @@
 
 #include "src/base/str.h"
 #include "src/inspect/real_dtype.h"
+#include "src/inspect/widening_rest.h"
 
 namespace muonstore {
 namespace {
@@ -60,12 +61,15 @@ struct Side {
   void Widen(size_t count) {
     values.resize(count);
     ConvertToF64(dtype(), bytes, values);
+    rests = RestsOfWidening(dtype(), bytes, values);
   }
+  double rest(size_t i) const { return rests.empty() ? 0 : rests[i]; }
   DType dtype() const { return ref.info().dtype; }
 
   TensorRef ref;
   std::vector<std::byte> bytes;
   std::vector<double> values;
+  std::vector<double> rests;  // Empty where all are 0.
 };
 
 // Rounds the wider side's values to the narrower side's dtype and compares.
@@ -162,39 +166,54 @@ class Comparison {
     for (size_t i = 0; i < count; ++i) {
       const double x = a_.values[i];
       const double y = b_.values[i];
-      const bool equal = same_dtype_
-                             ? SameBits(i, bytes)
-                             : (x == y && std::signbit(x) == std::signbit(y)) ||
-                                   (std::isnan(x) && std::isnan(y));
-      if (equal) continue;
+      if (same_dtype_ ? SameBits(i, bytes) : SameValues(i)) continue;
       widened_differ = true;
       any_unequal_ = true;
-      if (!tolerance_.exact() && Close(x, y)) continue;
-      CountDifference(block.begin + static_cast<int64_t>(i), x, y);
+      const double rest = a_.rest(i) - b_.rest(i);
+      if (!tolerance_.exact() && Close(x, y, rest)) continue;
+      CountDifference(block.begin + static_cast<int64_t>(i), {x, y, rest});
     }
     if (widened_differ && may_round_ && rounds_equal_) {
       rounds_equal_ = EqualAfterRounding(*wide_, *narrow_);
     }
   }
 
-  bool Close(double x, double y) const {
+  // Of two dtypes.
+  bool SameValues(size_t i) const {
+    const double x = a_.values[i];
+    const double y = b_.values[i];
     if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && std::isnan(y);
-    if (x == y) return true;
+    return x == y && std::signbit(x) == std::signbit(y) &&
+           a_.rest(i) == b_.rest(i);
+  }
+
+  bool Close(double x, double y, double rest) const {
+    if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && std::isnan(y);
+    if (x == y && rest == 0) return true;
     return std::isfinite(x) && std::isfinite(y) &&
-           std::abs(x - y) <= tolerance_.atol + tolerance_.rtol * std::abs(y);
+           std::abs(x - y + rest) <=
+               tolerance_.atol + tolerance_.rtol * std::abs(y);
   }
 
   void CountFirst(int64_t element) {
     if (diff_.num_different++ == 0) diff_.first_element = element;
   }
 
-  void CountDifference(int64_t element, double x, double y) {
+  // Two values, and what their difference as doubles leaves out.
+  struct Values {
+    double x;
+    double y;
+    double rest;
+  };
+
+  void CountDifference(int64_t element, const Values& values) {
+    const auto [x, y, rest] = values;
     CountFirst(element);
     if (!diff_.first_a) {
       diff_.first_a = x;
       diff_.first_b = y;
     }
-    double abs = std::abs(x - y);
+    double abs = std::abs(x - y + rest);
     double rel = abs == 0 ? 0 : abs / std::max(std::abs(x), std::abs(y));
     if (!std::isfinite(x) || !std::isfinite(y)) abs = rel = kInfinity;
     diff_.max_abs = std::max(diff_.max_abs.value_or(0), abs);

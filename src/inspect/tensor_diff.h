@@ -1,8 +1,8 @@
 // Compares one tensor of two checkpoints, element by element.
 //
 // What equal means. Of one dtype: the same bits, so a NaN equals a NaN of the
-//   same bits, and 0 differs from -0. Of two dtypes: the same values after
-//   widening both to double (any NaN equals any NaN), or else after rounding
+//   same bits, and 0 differs from -0. Of two dtypes: the same values (64-bit
+//   integers are not rounded; any NaN equals any NaN), or else after rounding
 //   the wider to the narrower; the note says which. A tolerance makes elements
 //   with |a - b| <= atol + rtol * |b| (and two NaNs) "close".
 // Numbers: the relative difference is |a - b| / max(|a|, |b|); where only one
@@ -55,7 +55,8 @@ struct TensorDiff {
   // not real numbers.
   std::optional<double> max_abs;
   std::optional<double> max_rel;
-  // The first of them in row-major order, with both values.
+  // The first of them in row-major order, with both values (as doubles, so
+  // that integers beyond 2^53 may look alike).
   std::optional<int64_t> first_element;
   std::optional<double> first_a;
   std::optional<double> first_b;

@@ -3,6 +3,9 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -180,6 +183,85 @@ TEST(DiffTensors, ShapesDifferAlsoWhenTheCountsAgree) {
   EXPECT_EQ(diff.shape_a->ToString(), "[4, 6]");
   EXPECT_EQ(diff.shape_b->ToString(), "[6, 4]");
   EXPECT_TRUE(IsDifference(diff.verdict));
+}
+
+// Bytes of one tensor of 64-bit numbers.
+template <typename T>
+void AddNumbers(MemoryCheckpoint& checkpoint, DType dtype,
+                const std::vector<T>& values) {
+  checkpoint.Add({.parameter = "w",
+                  .shape = {static_cast<int64_t>(values.size())},
+                  .dtype = dtype},
+                 std::as_bytes(std::span(values)));
+}
+
+TEST(DiffTensors, IntegersAreNotRoundedToCompareThemWithDoubles) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kTwoTo53 = int64_t{1} << 53;
+  struct Case {
+    int64_t integer;
+    double number;
+    std::optional<double> difference;  // None: equal.
+  };
+  for (const Case& c : std::vector<Case>{{kTwoTo53, 0x1p53, {}},
+                                         {kTwoTo53 + 1, 0x1p53, 1},
+                                         {-kTwoTo53 - 1, -0x1p53, 1},
+                                         {kTwoTo53 + 3, 0x1p53 + 4, 1},
+                                         {kMax, 0x1p63, 1},
+                                         {kMax - 511, 0x1p63 - 1024, 512},
+                                         {kMin, -0x1p63, {}},
+                                         {kMin + 1, -0x1p63, 1},
+                                         {7, 7.5, 0.5},
+                                         {-3, -3, {}}}) {
+    MemoryCheckpoint integers;
+    MemoryCheckpoint numbers;
+    AddNumbers<int64_t>(integers, DType::kI64, {5, c.integer});
+    AddNumbers<double>(numbers, DType::kF64, {5, c.number});
+    for (const bool swapped : {false, true}) {
+      const TensorRef a{swapped ? numbers : integers, 0};
+      const TensorRef b{swapped ? integers : numbers, 0};
+      const auto diff = DiffTensors(a, b, {});
+      EXPECT_EQ(diff.verdict, c.difference ? TensorVerdict::kDifferent
+                                           : TensorVerdict::kEqualUpToDType)
+          << c.integer;
+      EXPECT_EQ(diff.max_abs, c.difference) << c.integer;
+      if (c.difference) {
+        EXPECT_EQ(diff.first_element, 1);
+        EXPECT_EQ(DiffTensors(a, b, {.atol = *c.difference}).verdict,
+                  TensorVerdict::kClose);
+        EXPECT_EQ(DiffTensors(a, b, {.atol = *c.difference * 0.75}).verdict,
+                  TensorVerdict::kDifferent);
+      }
+    }
+  }
+}
+
+TEST(DiffTensors, SignedAndUnsignedIntegersAreExact) {
+  constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
+  const auto diff = [](uint64_t a, int64_t b) {
+    MemoryCheckpoint left;
+    MemoryCheckpoint right;
+    AddNumbers<uint64_t>(left, DType::kU64, {a});
+    AddNumbers<int64_t>(right, DType::kI64, {b});
+    return DiffTensors({left, 0}, {right, 0}, {});
+  };
+  EXPECT_EQ(diff(kMax, -1).verdict, TensorVerdict::kDifferent);
+  EXPECT_EQ(diff(kMax, -1).max_abs, 0x1p64);
+  constexpr int64_t kLarge = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(diff(static_cast<uint64_t>(kLarge), kLarge).verdict,
+            TensorVerdict::kEqualUpToDType);
+  const auto one_off = diff(static_cast<uint64_t>(kLarge) + 1, kLarge);
+  EXPECT_EQ(one_off.verdict, TensorVerdict::kDifferent);
+  EXPECT_EQ(one_off.max_abs, 1);
+}
+
+TEST(DiffTensors, TheDifferenceOfLargeIntegersIsTheirs) {
+  MemoryCheckpoint left;
+  MemoryCheckpoint right;
+  AddNumbers<int64_t>(left, DType::kI64, {(int64_t{1} << 60) + 1});
+  AddNumbers<int64_t>(right, DType::kI64, {(int64_t{1} << 60) + 4});
+  EXPECT_EQ(DiffTensors({left, 0}, {right, 0}, {}).max_abs, 3);
 }
 
 TEST(DiffTensors, MissingElementsLeaveTheRestToCompare) {
