@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "formats/deepspeed/values.h"
+#include "formats/deepspeed/gaps.h"
 #include "src/base/str.h"
 
 namespace muonstore::deepspeed {
@@ -155,45 +155,8 @@ void AddFinding(CheckpointInfo& info, Finding::Severity severity,
                            .message = std::move(message)});
 }
 
-bool HasKind(const std::vector<GroupKind>& kinds, std::string_view kind) {
-  return std::any_of(kinds.begin(), kinds.end(),
-                     [&](const GroupKind& k) { return k.kind == kind; });
-}
-
-// State that the group's optimizer keeps and no rank's file holds.
-void AddMissingState(const Parts& parts, size_t flat_group,
-                     CheckpointInfo& info) {
-  const auto& kinds = parts.table->kinds[flat_group];
-  const auto& group = info.groups[static_cast<size_t>(
-      parts.layout->partitioning.groups()[flat_group].group)];
-  // Before the first step there is no state yet.
-  if (info.step.value_or(1) <= parts.model->skipped_steps.value_or(0)) {
-    return;
-  }
-  if (group.optimizer == Optimizer::kMuon && !HasKind(kinds, kMomentum)) {
-    const bool known = info.offload != "none" &&
-                       VersionBefore(parts.ranks[0].version, {0, 19, 7});
-    AddFinding(
-        info, known ? Finding::Severity::kWarning : Finding::Severity::kFault,
-        "momentum_missing",
-        StrCat("the momentum of ", group.name, " is not in the checkpoint",
-               known
-                   ? ": with CPU offload " + info.producer + " never stored it"
-                   : ""));
-  }
-  for (const std::string_view kind : {kExpAvg, kExpAvgSq}) {
-    if (group.optimizer == Optimizer::kAdam && !HasKind(kinds, kind)) {
-      AddFinding(info, Finding::Severity::kFault, "state_missing",
-                 StrCat("the ", kind, " of ", group.name,
-                        " is not in the checkpoint"));
-    }
-  }
-}
-
 void AddFindings(const Parts& parts, CheckpointInfo& info) {
-  for (size_t g = 0; g < parts.table->kinds.size(); ++g) {
-    AddMissingState(parts, g, info);
-  }
+  info.findings = FindGaps(parts, info);
   if (parts.ranks[0].elastic) {
     AddFinding(info, Finding::Severity::kNote, "elastic",
                "an elastic checkpoint: hyper-parameters are not in it, and "

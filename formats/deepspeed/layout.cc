@@ -104,7 +104,10 @@ class Builder {
     if (use_muon) {
       return *use_muon ? Optimizer::kMuon : Optimizer::kAdam;
     }
-    if (flat.Find(kExpAvg) != nullptr) {
+    // Lion keeps exp_avg alone.
+    if (flat.Find(kExpAvg) != nullptr &&
+        (flat.Find(kExpAvgSq) != nullptr ||
+         model_.config.optimizer_type.find("Adam") != std::string::npos)) {
       return Optimizer::kAdam;
     }
     const bool muon_run = model_.config.optimizer_type == "Muon";

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <unordered_set>
 #include <utility>
 
 #include "src/base/str.h"
@@ -127,6 +129,35 @@ void ReadNames(Value root, ModelStates& states) {
   }
 }
 
+// A dropped name has no state of its own, and the kept one has.
+void SortOutTies(ModelStates& states) {
+  if (states.tied.empty()) {
+    return;
+  }
+  std::unordered_set<std::string_view> with_state;
+  for (const auto& group : states.param_shapes) {
+    for (const NamedShape& shape : group) {
+      with_state.insert(shape.name);
+    }
+  }
+  for (const NamedShape& shape : states.frozen_shapes) {
+    with_state.insert(shape.name);
+  }
+  std::unordered_set<std::string_view> known = with_state;
+  for (const NamedTensor& named : states.module) {
+    known.insert(named.name);
+  }
+  for (auto it = states.tied.begin(); it != states.tied.end();) {
+    const bool broken =
+        with_state.contains(it->first) || !known.contains(it->second);
+    auto next = std::next(it);
+    if (broken) {
+      states.broken_ties.insert(states.tied.extract(it));
+    }
+    it = next;
+  }
+}
+
 void ReadCounters(Value root, ModelStates& states) {
   states.dp_world_size = LookupInt(root, {"dp_world_size"}).value_or(0);
   states.global_steps = LookupInt(root, {"global_steps"});
@@ -154,8 +185,8 @@ void ReadCarried(Value root, ModelStates& states) {
 }
 
 ModelStates Parse(std::shared_ptr<const torchfile::TorchFile> file) {
-  const Value root = file->root();
-  if (!root.is(ValueType::kDict) || !root.Find("module")) {
+  const Value root = file->RequireDict();
+  if (!root.Find("module")) {
     throw Error(ErrorCode::kDataLoss, "this is no model_states file",
                 {.expected = "a dict with the key 'module'",
                  .found = root.Describe(80)});
@@ -170,6 +201,7 @@ ModelStates Parse(std::shared_ptr<const torchfile::TorchFile> file) {
   states.module = ToNamedTensors(root.Get("module"));
   ReadShapes(root, states);
   ReadNames(root, states);
+  SortOutTies(states);
   ReadCounters(root, states);
   ReadCarried(root, states);
   return states;

@@ -42,6 +42,8 @@ struct ModelStates {
   std::vector<NamedShape> frozen_shapes;      // Empty where the file has none.
   std::vector<NamedTensor> frozen_fragments;  // Whole, or pieces in stage 3.
   std::map<std::string, std::string> tied;    // Dropped name -> kept name.
+  // Entries of shared_params that cannot be: see FindGaps.
+  std::map<std::string, std::string> broken_ties;
   int64_t dp_world_size = 0;
   std::optional<int64_t> global_steps;
   std::optional<int64_t> skipped_steps;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "formats/deepspeed/agreement.h"
+#include "formats/deepspeed/model_agreement.h"
 #include "src/base/str.h"
 
 namespace muonstore::deepspeed {
@@ -19,6 +20,15 @@ void Collect(std::vector<Error>& problems, const Read& read) {
   }
 }
 
+// One model file at a time is in memory, but for those with frozen pieces.
+void ReadOtherModel(Parts& parts, const std::string& path) {
+  ModelStates other = ReadModelStates(parts.fs, path);
+  AppendErrors(CompareModels(*parts.model, other), parts.problems);
+  if (!parts.model->frozen_fragments.empty()) {
+    parts.other_models.push_back(std::move(other));
+  }
+}
+
 void ReadModels(Parts& parts) {
   const std::vector<std::string>& files = parts.directory.model_files;
   if (files.empty() || files[0].empty()) {
@@ -26,16 +36,12 @@ void ReadModels(Parts& parts) {
   }
   Collect(parts.problems,
           [&] { parts.model = ReadModelStates(parts.fs, files[0]); });
-  const bool pieces = parts.directory.model_file_per_rank && parts.model &&
-                      !parts.model->frozen_fragments.empty();
-  if (!pieces || parts.rank_zero_only) {
+  if (!parts.model || parts.rank_zero_only) {
     return;
   }
   for (size_t rank = 1; rank < files.size(); ++rank) {
     if (!files[rank].empty()) {
-      Collect(parts.problems, [&] {
-        parts.other_models.push_back(ReadModelStates(parts.fs, files[rank]));
-      });
+      Collect(parts.problems, [&] { ReadOtherModel(parts, files[rank]); });
     }
   }
 }
@@ -87,6 +93,10 @@ Parts LoadParts(std::shared_ptr<FileSystem> fs, const std::string& path,
   ReadRanks(parts);
   if (parts.model) {
     AppendErrors(CheckAgreement(parts), parts.problems);
+    const int32_t stage = parts.ranks.empty() ? 0 : parts.ranks[0].stage;
+    const bool per_rank = parts.directory.model_file_per_rank;
+    AppendErrors(CheckShapes(*parts.model, per_rank ? 3 : stage),
+                 parts.problems);
   }
   const size_t expected =
       rank_zero_only ? 1 : static_cast<size_t>(parts.directory.num_ranks());

@@ -22,7 +22,7 @@ struct Parts {
   TagDirectory directory;
   bool rank_zero_only = false;
   std::optional<ModelStates> model;  // Of rank 0.
-  // Of ranks 1, 2, ...: read only where frozen pieces lie in them (stage 3).
+  // Of ranks 1, 2, ...: kept only where frozen pieces lie in them (stage 3).
   std::vector<ModelStates> other_models;
   std::vector<RankStates> ranks;  // Those that could be read, ascending.
   // Built when every rank could be read.

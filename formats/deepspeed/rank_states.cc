@@ -22,7 +22,7 @@ std::string SwapNameOf(Value value) {
     return "";
   }
   const Value attributes(value.tree(), tensor.attributes);
-  const std::string name = LookupString(attributes, {kDsId}).value_or("");
+  std::string name = LookupString(attributes, {kDsId}).value_or("");
   if (name.find('/') != std::string::npos || name.starts_with(".")) {
     throw Error(ErrorCode::kDataLoss, "a swap file name leaves its folder",
                 {.found = Printable(name)});
@@ -54,8 +54,8 @@ class Parser {
   }
 
   RankStates Run() {
-    const Value root = states_.file->root();
-    if (!root.is(ValueType::kDict) || !root.Find("optimizer_state_dict")) {
+    const Value root = states_.file->RequireDict();
+    if (!root.Find("optimizer_state_dict")) {
       throw Error(ErrorCode::kDataLoss, "this is no optim_states file",
                   {.expected = "a dict with the key 'optimizer_state_dict'",
                    .found = root.Describe(80)});
@@ -82,6 +82,8 @@ class Parser {
  private:
   void ReadConfig(Value root) {
     constexpr size_t kMaxText = 4096;
+    states_.config_stage =
+        LookupInt(root, {"ds_config", "zero_optimization", "stage"});
     for (const char* key :
          {"train_batch_size", "train_micro_batch_size_per_gpu",
           "gradient_accumulation_steps", "gradient_clipping", "optimizer",

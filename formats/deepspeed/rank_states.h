@@ -79,7 +79,8 @@ struct RankStates {
   // Batch, optimizer, precision and ZeRO sections of ds_config, as text: equal
   // on all ranks of a run.
   std::string config;
-  std::vector<FlatState> flat;  // By flat group.
+  std::optional<int64_t> config_stage;  // The ZeRO stage that it names.
+  std::vector<FlatState> flat;          // By flat group.
   std::vector<ParamGroupState> param_groups;
   std::vector<int64_t> partition_count;
   std::vector<int64_t> group_paddings;                   // Stages 1 and 2.

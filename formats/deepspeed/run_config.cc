@@ -1,5 +1,7 @@
 #include "formats/deepspeed/run_config.h"
 
+#include <algorithm>
+
 #include "formats/deepspeed/values.h"
 
 namespace muonstore::deepspeed {
@@ -23,6 +25,11 @@ RunConfig ParseRunConfig(const std::optional<torchfile::Value>& ds_config) {
   if (momentum && momentum->is(torchfile::ValueType::kFloat)) {
     config.momentum = momentum->AsNumber();
   }
+  constexpr int64_t kMaxThreads = 1024;
+  config.io_threads =
+      std::clamp<int64_t>(LookupInt(ds_config, {"aio", "intra_op_parallelism"})
+                              .value_or(config.io_threads),
+                          1, kMaxThreads);
   return config;
 }
 

@@ -18,6 +18,7 @@ struct RunConfig {
   bool hierarchical_partition = false;  // hpZ or MiCS.
   std::string optimizer_type;           // "Muon", "AdamW", ...
   std::optional<double> momentum;       // Of a Muon run.
+  int64_t io_threads = 1;               // Of NVMe offload, for each request.
 };
 
 RunConfig ParseRunConfig(const std::optional<torchfile::Value>& ds_config);

@@ -2,19 +2,10 @@
 
 #include <utility>
 
+#include "formats/deepspeed/swap_files.h"
 #include "src/base/str.h"
 
 namespace muonstore::deepspeed {
-namespace {
-
-std::string SwapPath(const Parts& parts, int32_t rank,
-                     const std::string& swap_name) {
-  return StrCat(parts.directory.path, "/offloaded_tensors/rank",
-                rank < 10 ? "0" : "", rank, "/", swap_name, ".tensor.swp");
-}
-
-}  // namespace
-
 SegmentTable::SegmentTable(const Parts& parts) : fs_(parts.fs) {
   for (const std::vector<GroupKind>& kinds : parts.table->kinds) {
     first_of_group_.push_back(segments_per_rank_);

@@ -146,7 +146,8 @@ class Builder {
         .stored_bytes = Bytes(info.shape, info.dtype)};
     const auto spec = spec_of_name_.find(named.name);
     if (spec != spec_of_name_.end()) {
-      Train(parts_.layout->specs[spec->second], tensor);
+      tensor.group = parts_.layout->specs[spec->second].group;
+      tensor.optimizer = parts_.layout->specs[spec->second].optimizer;
     } else if (!buffer) {
       table_.frozen.push_back(named.name);
     }
@@ -156,19 +157,6 @@ class Builder {
                                               0, tensor.key.kind)};
     }
     Add(std::move(tensor), std::move(source));
-  }
-
-  void Train(const ParameterSpec& spec, CheckpointTensor& weight) const {
-    weight.group = spec.group;
-    weight.optimizer = spec.optimizer;
-    if (weight.shape != spec.shape) {
-      throw Error(ErrorCode::kDataLoss,
-                  "module and param_shapes give the parameter two shapes",
-                  {.file = parts_.model->file->path(),
-                   .tensor = spec.name,
-                   .expected = spec.shape.ToString(),
-                   .found = weight.shape.ToString()});
-    }
   }
 
   const NamedTensor& PieceOf(const ModelStates& model,

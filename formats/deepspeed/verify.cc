@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "formats/deepspeed/agreement.h"
 #include "formats/deepspeed/checkpoint.h"
 #include "formats/deepspeed/parts.h"
+#include "formats/deepspeed/swap_files.h"
 #include "formats/deepspeed/verify_values.h"
 #include "src/base/str.h"
 
@@ -34,7 +36,9 @@ class Verification {
       Note("extra_files", StrCat("files that belong to no rank: ",
                                  JoinNames(parts.directory.extra_files, 20)));
     }
-    CheckModelFiles(parts);
+    if (parts.layout) {
+      Guard("structure", [&] { Append(CheckSwapFiles(parts)); });
+    }
     if (!options_.quick) {
       CheckBytes(parts);
     }
@@ -59,6 +63,12 @@ class Verification {
                                 .place = {.file = path_}});
   }
 
+  void Append(std::vector<Finding> findings) {
+    report_.findings.insert(report_.findings.end(),
+                            std::make_move_iterator(findings.begin()),
+                            std::make_move_iterator(findings.end()));
+  }
+
   // Runs `check`; what it throws is a fault.
   template <typename Check>
   void Guard(const char* code, const Check& check) {
@@ -67,52 +77,6 @@ class Verification {
     } catch (const Error& error) {
       Fault(error, code);
     }
-  }
-
-  // Stage 3: every rank wrote a model file; all but the rank's own pieces must
-  // be the same.
-  void CheckModelFiles(const Parts& parts) {
-    const auto& files = parts.directory.model_files;
-    if (!parts.model) {
-      return;
-    }
-    for (size_t rank = 1; rank < files.size(); ++rank) {
-      if (!files[rank].empty()) {
-        Guard("structure", [&] { CompareModelFile(parts, files[rank]); });
-      }
-    }
-  }
-
-  void CompareModelFile(const Parts& parts, const std::string& path) {
-    const ModelStates other = ReadModelStates(fs_, path);
-    const auto differs = [&](const std::string& what,
-                             const std::string& expected,
-                             const std::string& found) {
-      if (expected != found) {
-        Fault(Error(ErrorCode::kDataLoss,
-                    what + " differs from rank 0's file: files of different "
-                           "saves are mixed",
-                    {.file = path, .expected = expected, .found = found}),
-              "model_files_differ");
-      }
-    };
-    differs("global_steps", StrCat(parts.model->global_steps.value_or(-1)),
-            StrCat(other.global_steps.value_or(-1)));
-    differs("dp_world_size", StrCat(parts.model->dp_world_size),
-            StrCat(other.dp_world_size));
-    differs("the DeepSpeed version", parts.model->version, other.version);
-    differs("param_shapes", Shapes(*parts.model), Shapes(other));
-  }
-
-  static std::string Shapes(const ModelStates& model) {
-    std::string out;
-    for (const auto& group : model.param_shapes) {
-      for (const NamedShape& shape : group) {
-        out += shape.name + shape.shape.ToString() + " ";
-      }
-      out += "| ";
-    }
-    return out;
   }
 
   void CheckBytes(const Parts& parts) {

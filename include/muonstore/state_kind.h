@@ -31,7 +31,7 @@ StateKind CanonicalStateKind(std::string_view name);
 struct TensorKey {
   std::string parameter;
   StateKind kind;
-
+  // NOLINTNEXTLINE(modernize-use-nullptr): it misreads the comparison with 0.
   friend auto operator<=>(const TensorKey&, const TensorKey&) = default;
   // "blocks.0.fc1.weight/momentum".
   std::string ToString() const { return parameter + "/" + kind; }

@@ -82,11 +82,14 @@ class Maker {
   // An empty tensor that names its swap file.
   Value Swap(int rank, std::string_view kind, const std::string& ds_id,
              const oracle::Labels& labels) {
-    // What lies behind the last element is of no meaning.
+    // What lies behind the last element, to a whole block, is of no meaning.
+    constexpr size_t kBlockBytes = 1024;
     const std::string folder = (rank < 10 ? "rank0" : "rank");
+    std::string bytes = *Store(kind, DType::kF32, labels);
+    bytes.resize((bytes.size() + kBlockBytes - 1) / kBlockBytes * kBlockBytes,
+                 '\xFF');
     files_.swap_files["offloaded_tensors/" + folder + std::to_string(rank) +
-                      "/" + ds_id + ".tensor.swp"] =
-        *Store(kind, DType::kF32, labels) + std::string(64, '\xFF');
+                      "/" + ds_id + ".tensor.swp"] = std::move(bytes);
     return Value::Tensor({.shape = {0},
                           .storage = std::make_shared<std::string>(),
                           .ds_id = ds_id});

@@ -79,10 +79,28 @@ void Crafted::ExpectSound() const {
   EXPECT_EQ(Faults(), std::vector<std::string>());
 }
 
+void Crafted::ExpectFinding(Finding::Severity severity, const std::string& code,
+                            const std::vector<std::string>& words) const {
+  files_.Write(tag());
+  const auto checkpoint =
+      DeepSpeedCheckpoint::Open(PosixFileSystem(), tag(), {});
+  for (const auto& findings : {checkpoint->info().findings, Verify()}) {
+    ASSERT_EQ(findings.size(), 1U) << words[0];
+    EXPECT_EQ(findings[0].severity, severity) << findings[0].ToString();
+    EXPECT_EQ(findings[0].code, code);
+    for (const std::string& word : words) {
+      EXPECT_THAT(findings[0].ToString(), testing::HasSubstr(word));
+    }
+  }
+}
+
+std::vector<Finding> Crafted::Verify() const {
+  return VerifyTag(PosixFileSystem(), tag(), {}).findings;
+}
+
 std::vector<std::string> Crafted::Faults() const {
   std::vector<std::string> faults;
-  for (const Finding& finding :
-       VerifyTag(PosixFileSystem(), tag(), {}).findings) {
+  for (const Finding& finding : Verify()) {
     if (finding.severity == Finding::Severity::kFault) {
       faults.push_back(finding.ToString());
     }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "muonstore/checkpoint.h"
 #include "muonstore/error.h"
 #include "tests/deepspeed/checkpoint_writer.h"
 #include "tests/testutil/scratch.h"
@@ -60,6 +61,12 @@ class Crafted {
 
   // Opens, and verify finds no fault.
   void ExpectSound() const;
+  // Opens, and both opening and verify list this finding, and no other one.
+  void ExpectFinding(Finding::Severity severity, const std::string& code,
+                     const std::vector<std::string>& words) const;
+  // What verify finds in the files as they are now; for a change of other files
+  // between, call Open() first.
+  std::vector<Finding> Verify() const;
 
  private:
   // Messages of the faults that verify finds.

@@ -138,8 +138,8 @@ TEST(CraftedTest, KeysThatMayBeAbsent) {
     crafted.optim(rank).Erase("ds_version");
   }
   for (const char* key :
-       {"buffer_names", "shared_params", "ds_version", "global_steps",
-        "dp_world_size", "mp_world_size", "checkpoint_parallel_dimensions"}) {
+       {"buffer_names", "shared_params", "ds_version", "dp_world_size",
+        "mp_world_size", "checkpoint_parallel_dimensions"}) {
     crafted.model().Erase(key);
   }
   crafted.ExpectSound();
@@ -226,14 +226,21 @@ TEST(CraftedTest, FrozenFragmentsOfNoneOnOneRank) {
 
 TEST(CraftedTest, RootsThatAreNoDicts) {
   for (const Value& root :
-       {Value(), Value::Int(1), Value::List(), Value::Dict(), F32(3)}) {
+       {Value(), Value::Int(1), Value::List(), F32(3),
+        Value::Object("torch.nn.modules", "Linear", Value::Dict())}) {
     Crafted optim(2);
     optim.optim(1) = root;
-    optim.ExpectDataLoss({"no optim_states file", optim.optim_name(1)});
+    optim.ExpectUnsupported({"no checkpoint", optim.optim_name(1)});
     Crafted model(2);
     model.model() = root;
-    model.ExpectDataLoss({"no model_states file", model.model_name()});
+    model.ExpectUnsupported({"no checkpoint", model.model_name()});
   }
+  Crafted optim(2);
+  optim.optim(1) = Value::Dict();
+  optim.ExpectDataLoss({"no optim_states file", optim.optim_name(1)});
+  Crafted model(2);
+  model.model() = Value::Dict();
+  model.ExpectDataLoss({"no model_states file", model.model_name()});
 }
 
 // BF16_Optimizer runs at stage 0 as well and cuts as in stage 1.

@@ -1,0 +1,27 @@
+// State that DeepSpeed kept on NVMe:
+// offloaded_tensors/rank<NN>/<name>.tensor.swp in the tag directory, raw FP32
+// elements.
+#ifndef MUONSTORE_FORMATS_DEEPSPEED_SWAP_FILES_H_
+#define MUONSTORE_FORMATS_DEEPSPEED_SWAP_FILES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "formats/deepspeed/parts.h"
+#include "muonstore/checkpoint.h"
+
+namespace muonstore::deepspeed {
+
+std::string SwapPath(const Parts& parts, int32_t rank,
+                     const std::string& swap_name);
+
+// Files and folders that no rank's state names (notes: DeepSpeed may leave
+// them), and files that are longer than a partition rounded up to a block
+// (warnings: of another run?). Missing and short ones are errors of opening.
+// Needs the layout.
+std::vector<Finding> CheckSwapFiles(const Parts& parts);
+
+}  // namespace muonstore::deepspeed
+
+#endif  // MUONSTORE_FORMATS_DEEPSPEED_SWAP_FILES_H_
