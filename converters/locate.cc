@@ -130,7 +130,7 @@ void RequirePlainTag(const std::string& root, const std::string& tag,
                      ErrorCode code) {
   const std::filesystem::path path(tag);
   const bool leaves =
-      path.is_absolute() ||
+      path.is_absolute() || tag.find('\0') != std::string::npos ||
       std::any_of(path.begin(), path.end(),
                   [](const auto& part) { return part == ".."; });
   if (leaves) {
@@ -139,9 +139,22 @@ void RequirePlainTag(const std::string& root, const std::string& tag,
   }
 }
 
+// LatestOf, whose errors tell the user the way out.
+std::string UsableLatest(FileSystem& fs, const std::string& root,
+                         const std::vector<std::string>& tags) {
+  try {
+    return LatestOf(fs, root);
+  } catch (const Error& error) {
+    throw Error(error.code(),
+                StrCat(error.message(),
+                       "; pick a tag with --tag: ", ListForHumans(tags)),
+                error.place());
+  }
+}
+
 std::string PickTag(FileSystem& fs, const std::string& root) {
-  std::string latest = LatestOf(fs, root);
   const std::vector<std::string> tags = TagsOf(fs, root);
+  std::string latest = UsableLatest(fs, root, tags);
   if (!latest.empty()) {
     RequirePlainTag(root + "/latest", latest, ErrorCode::kDataLoss);
     if (!IsDirectory(fs, root + "/" + latest)) {
@@ -155,7 +168,7 @@ std::string PickTag(FileSystem& fs, const std::string& root) {
   }
   if (tags.size() != 1) {
     throw Error(ErrorCode::kInvalidArgument,
-                StrCat("no usable file latest; pick a tag with --tag: ",
+                StrCat("there is no file latest; pick a tag with --tag: ",
                        ListForHumans(tags)),
                 {.file = root});
   }
@@ -172,8 +185,10 @@ Location::Kind KindOfTag(FileSystem& fs, const std::string& path) {
 std::vector<std::string> TagsOf(FileSystem& fs, const std::string& root) {
   std::vector<std::string> tags;
   for (const std::string& name : fs.List(root)) {
+    const std::string path = root + "/" + name;
     // A link `latest` is a pointer, not a tag.
-    if (name != "latest" && IsTagPath(fs, root + "/" + name)) {
+    const bool is_pointer = name == "latest" && fs.ReadLink(path);
+    if (!is_pointer && IsTagPath(fs, path)) {
       tags.push_back(name);
     }
   }
@@ -189,10 +204,26 @@ std::string LatestOf(FileSystem& fs, const std::string& root) {
                 {.file = path, .found = StrCat(status->size_bytes, " bytes")});
   }
   if (status && status->type == FileType::kRegular) {
-    return Trim(ReadSmallFile(fs, path, kMaxLatestBytes));
+    std::string name = Trim(ReadSmallFile(fs, path, kMaxLatestBytes));
+    if (name.empty() || name.find('\0') != std::string::npos) {
+      throw Error(ErrorCode::kDataLoss, "the file names no tag",
+                  {.file = path,
+                   .found = name.empty() ? "white space" : Printable(name)});
+    }
+    return name;
   }
-  const auto target = fs.ReadLink(path);
-  return target ? NameOf(*target) : "";
+  if (const auto target = fs.ReadLink(path)) {
+    return NameOf(*target);
+  }
+  // A directory may be a tag of that name.
+  if (status && !IsTagPath(fs, path)) {
+    throw Error(
+        ErrorCode::kDataLoss, "neither a file that names a tag nor a tag",
+        {.file = path,
+         .found = status->type == FileType::kDirectory ? "a directory"
+                                                       : "a special file"});
+  }
+  return "";
 }
 
 std::string LocateRoot(FileSystem& fs, const std::string& path) {

@@ -31,7 +31,8 @@ std::string LocateRoot(FileSystem& fs, const std::string& path);
 std::vector<std::string> TagsOf(FileSystem& fs, const std::string& root);
 
 // What `latest` of a root names: the text of a file without white space at the
-// ends, or where a link points. Empty: there is no `latest`.
+// ends, or where a link points. Empty: there is no `latest`. Error(kDataLoss):
+// there is something that names no tag.
 std::string LatestOf(FileSystem& fs, const std::string& root);
 
 }  // namespace muonstore

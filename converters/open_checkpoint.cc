@@ -107,7 +107,12 @@ std::unique_ptr<Checkpoint> OpenCheckpoint(std::shared_ptr<FileSystem> fs,
 RootListing ListTags(std::shared_ptr<FileSystem> fs, const std::string& path) {
   RootListing listing;
   listing.root = LocateRoot(*fs, path);
-  listing.latest = LatestOf(*fs, listing.root);
+  try {
+    listing.latest = LatestOf(*fs, listing.root);
+  } catch (const Error& error) {
+    listing.findings.push_back(Finding::FromError(error, "latest_unusable"));
+    listing.findings.back().severity = Finding::Severity::kWarning;
+  }
   for (const std::string& tag : TagsOf(*fs, listing.root)) {
     const std::string folder = listing.root + "/" + tag;
     listing.tags.push_back(KindOfTag(*fs, folder) == Location::Kind::kNativeTag

@@ -4,6 +4,8 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -31,7 +33,13 @@ class CheckpointDiff {
  public:
   CheckpointDiff(const Checkpoint& a, const Checkpoint& b,
                  const DiffOptions& options)
-      : a_(a), b_(b), options_(options), index_a_(a), index_b_(b) {}
+      : a_(a),
+        b_(b),
+        options_(options),
+        index_a_(a),
+        index_b_(b),
+        lacking_in_a_(LackingIn(a.info())),
+        lacking_in_b_(LackingIn(b.info())) {}
 
   DiffReport Run() {
     FindPairs();
@@ -87,6 +95,8 @@ class CheckpointDiff {
     (pair.a ? diff.dtype_a : diff.dtype_b) = tensor.dtype;
     const TensorIndex& other = pair.a ? index_b_ : index_a_;
     if (tensor.key.kind == kWeight &&
+        !(pair.a ? lacking_in_b_ : lacking_in_a_)
+             .contains(tensor.key.ToString()) &&
         other.Find({tensor.key.parameter, std::string(kMaster)})) {
       diff.verdict = TensorVerdict::kDerived;
       diff.note = pair.a ? "weight stored by A only, round(master) in B"
@@ -95,6 +105,17 @@ class CheckpointDiff {
       diff.verdict = pair.a ? TensorVerdict::kOnlyInA : TensorVerdict::kOnlyInB;
     }
     return diff;
+  }
+
+  // Tensors that the checkpoint should store and does not.
+  static std::set<std::string> LackingIn(const CheckpointInfo& info) {
+    std::set<std::string> names;
+    for (const Finding& finding : info.findings) {
+      if (finding.severity == Finding::Severity::kFault) {
+        names.insert(finding.place.tensor);
+      }
+    }
+    return names;
   }
 
   void Keep(TensorDiff diff) {
@@ -125,6 +146,7 @@ class CheckpointDiff {
     if (options_.select) return;
     append(DiffGroups(a_, b_));
     append(DiffCounters(a_.info(), b_.info()));
+    append(DiffFaults(a_.info(), b_.info()));
   }
 
   const Checkpoint& a_;
@@ -132,6 +154,8 @@ class CheckpointDiff {
   const DiffOptions& options_;
   TensorIndex index_a_;
   TensorIndex index_b_;
+  std::set<std::string> lacking_in_a_;
+  std::set<std::string> lacking_in_b_;
   std::vector<Pair> pairs_;
   std::mutex mutex_;
   DiffReport report_;

@@ -153,6 +153,18 @@ class GroupMatcher {
   std::vector<ValueDiff> out_;
 };
 
+// Without their files, which differ anyway.
+std::set<std::string> FaultsOf(const CheckpointInfo& info) {
+  std::set<std::string> faults;
+  for (const Finding& finding : info.findings) {
+    if (finding.severity == Finding::Severity::kFault &&
+        finding.place.tensor.empty()) {
+      faults.insert(StrCat(finding.code, ": ", finding.message));
+    }
+  }
+  return faults;
+}
+
 std::string Render(MomentumConvention convention) {
   return convention == MomentumConvention::kLerp ? "lerp" : "accumulate";
 }
@@ -184,6 +196,21 @@ std::vector<ValueDiff> DiffCounters(const CheckpointInfo& a,
     out.push_back({"step", Render(a.step), Render(b.step), a.step && b.step});
   }
   DiffMaps("counter ", a.counters, b.counters, out);
+  return out;
+}
+
+std::vector<ValueDiff> DiffFaults(const CheckpointInfo& a,
+                                  const CheckpointInfo& b) {
+  const std::set<std::string> faults_a = FaultsOf(a);
+  const std::set<std::string> faults_b = FaultsOf(b);
+  std::vector<ValueDiff> out;
+  for (const std::string& fault : faults_a) {
+    const bool both = faults_b.contains(fault);
+    out.push_back({"fault", fault, both ? fault : kNone, !both});
+  }
+  for (const std::string& fault : faults_b) {
+    if (!faults_a.contains(fault)) out.push_back({"fault", kNone, fault});
+  }
   return out;
 }
 

@@ -1,7 +1,7 @@
 // Compares what two checkpoints hold besides tensors.
 //
 // What: hyper-parameters and steps per param group, counters, and how the
-//   momentum is to be read. Groups are matched by the parameters that they
+//   momentum is to be read, and faults found while opening. Groups are matched by the parameters that they
 //   hold, the rest by name. A value that only one checkpoint has is a note: the
 //   keys that a file holds depend on the optimizer class behind it, which is
 //   part of the container, as stage, ranks and offload are.
@@ -32,6 +32,10 @@ bool ScalarsEqual(const Scalar& a, const Scalar& b);
 std::vector<ValueDiff> DiffGroups(const Checkpoint& a, const Checkpoint& b);
 std::vector<ValueDiff> DiffCounters(const CheckpointInfo& a,
                                     const CheckpointInfo& b);
+// Faults of a checkpoint as a whole (those of one tensor show at the tensor): a
+// fault of only one is a difference, one of both a note.
+std::vector<ValueDiff> DiffFaults(const CheckpointInfo& a,
+                                  const CheckpointInfo& b);
 // Convention, unit and the unit's scale: equal numbers in different units are
 // different momentum.
 std::vector<ValueDiff> DiffMomentumRecords(const CheckpointInfo& a,

@@ -2,6 +2,8 @@
 
 #include "muonstore/open.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -99,6 +101,58 @@ TEST(OpenTest, ALatestThatNamesNothingIsAnErrorThatListsTheTags) {
   EXPECT_EQ(OpenError(root).code(), ErrorCode::kDataLoss);
   WriteBytes(root / "latest", "");
   EXPECT_THAT(OpenError(root).what(), HasSubstr("step5, step8"));
+}
+
+// Each of these stood for "no latest", and the only tag was opened.
+TEST(OpenTest, ALatestThatIsNoNameIsAnErrorAndAFindingOfTheList) {
+  const Scratch scratch;
+  const fs::path root = Root(scratch);
+  fs::remove_all(root / "step5");
+  const fs::path latest = root / "latest";
+  const auto expect_unusable = [&](const std::string& what) {
+    const Error error = OpenError(root);
+    EXPECT_EQ(error.code(), ErrorCode::kDataLoss) << what;
+    EXPECT_THAT(error.what(), HasSubstr("--tag: step8")) << what;
+    EXPECT_THAT(error.place().file, EndsWith("latest")) << what;
+    EXPECT_EQ(OpenedTag(root, "step8"), "step8") << what;
+    const RootListing listing = ListTags(PosixFileSystem(), root.string());
+    ASSERT_EQ(listing.findings.size(), 1U) << what;
+    EXPECT_EQ(listing.findings[0].code, "latest_unusable");
+    EXPECT_EQ(listing.findings[0].severity, Finding::Severity::kWarning);
+    EXPECT_EQ(listing.tags.size(), 1U);
+  };
+  for (const std::string& text :
+       {std::string(), std::string(" \n"), std::string("step8\0", 6),
+        std::string("\0step8", 6)}) {
+    WriteBytes(latest, text);
+    expect_unusable("text of " + std::to_string(text.size()) + " bytes");
+  }
+  fs::remove(latest);
+  fs::create_directory(latest);
+  expect_unusable("a directory");
+  fs::remove(latest);
+  ASSERT_EQ(::mkfifo(latest.c_str(), 0600), 0);
+  expect_unusable("a FIFO");
+}
+
+TEST(OpenTest, ATagMayBeNamedLatest) {
+  const Scratch scratch;
+  const fs::path root = Root(scratch);
+  fs::remove(root / "latest");
+  fs::remove_all(root / "step5");
+  fs::rename(root / "step8", root / "latest");
+  EXPECT_EQ(OpenedTag(root), "latest");
+  const RootListing listing = ListTags(PosixFileSystem(), root.string());
+  ASSERT_EQ(listing.tags.size(), 1U);
+  EXPECT_EQ(listing.tags[0].tag, "latest");
+  EXPECT_TRUE(listing.findings.empty());
+}
+
+TEST(OpenTest, ATagWithANulIsNoTag) {
+  const Scratch scratch;
+  const fs::path root = Root(scratch);
+  EXPECT_EQ(OpenError(root, std::string("step5\0x", 7)).code(),
+            ErrorCode::kInvalidArgument);
 }
 
 TEST(OpenTest, RunFoldersThatHoldOneCheckpoint) {

@@ -115,6 +115,62 @@ TEST(DiffCheckpoints, AWeightThatFollowsFromTheMasterIsANote) {
   EXPECT_FALSE(DiffCheckpoints(b, a, {}).same_state());
 }
 
+Finding Fault(const std::string& code, const std::string& tensor = "") {
+  return {.severity = Finding::Severity::kFault,
+          .code = code,
+          .message = "lost",
+          .place = {.file = "of one run", .tensor = tensor}};
+}
+
+TEST(DiffCheckpoints, AWeightThatShouldBeThereIsADifference) {
+  MemoryCheckpoint a;
+  MemoryCheckpoint b;
+  FillRun(a, 1);
+  FillRun(b, 1);
+  for (const std::string name : {"w1", "w2"}) {
+    const auto rows = static_cast<int64_t>(name[1] - '0');
+    a.Add({.parameter = name, .kind = "weight", .shape = {rows, 5}},
+          UniqueValues(5 * rows));
+  }
+  b.mutable_info().findings = {Fault("weight_missing", "w2/weight")};
+  const DiffReport report = DiffCheckpoints(a, b, {});
+  EXPECT_FALSE(report.same_state());
+  EXPECT_THAT(Listed(report), ElementsAre("w2/weight only in A"));
+  EXPECT_EQ(report.count(TensorVerdict::kDerived), 1);
+  EXPECT_THAT(Listed(DiffCheckpoints(b, a, {})),
+              ElementsAre("w2/weight only in B"));
+  // Also where only the weights are looked at.
+  DiffOptions options;
+  options.select = [](const CheckpointTensor& tensor) {
+    return tensor.key.kind == kWeight;
+  };
+  EXPECT_FALSE(DiffCheckpoints(a, b, options).same_state());
+}
+
+TEST(DiffCheckpoints, AFaultOfOneIsADifference) {
+  MemoryCheckpoint a;
+  MemoryCheckpoint b;
+  FillRun(a, 1);
+  FillRun(b, 1);
+  b.mutable_info().findings = {Fault("step_missing")};
+  DiffReport report = DiffCheckpoints(a, b, {});
+  EXPECT_FALSE(report.same_state());
+  ASSERT_EQ(report.values.size(), 1U);
+  EXPECT_EQ(report.values[0].what, "fault");
+  EXPECT_EQ(report.values[0].a, "(none)");
+  EXPECT_EQ(report.values[0].b, "step_missing: lost");
+  EXPECT_FALSE(DiffCheckpoints(b, a, {}).same_state());
+  // Both lack the same: a note.
+  a.mutable_info().findings = b.info().findings;
+  a.mutable_info().findings[0].place.file = "of another run";
+  report = DiffCheckpoints(a, b, {});
+  EXPECT_TRUE(report.same_state());
+  EXPECT_EQ(report.values.size(), 1U);
+  b.mutable_info().findings[0].severity = Finding::Severity::kWarning;
+  a.mutable_info().findings.clear();
+  EXPECT_TRUE(DiffCheckpoints(a, b, {}).same_state());
+}
+
 TEST(DiffCheckpoints, TiedParametersUnderEitherName) {
   MemoryCheckpoint a;
   MemoryCheckpoint b;

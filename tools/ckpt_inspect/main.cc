@@ -45,6 +45,7 @@ class Program {
     commands_ = {AddSummary(app_), AddList(app_),     AddTensors(app_),
                  AddStats(app_),   AddMomentum(app_), AddVerify(app_),
                  AddDiff(app_),    AddDump(app_)};
+    for (const Command& command : commands_) RefuseEmptyValues(*command.app);
   }
 
   int Run(std::vector<std::string> arguments) {
