@@ -65,6 +65,7 @@ struct StorageSource {
 class Draft {
  public:
   Draft();
+  ~Draft() = default;
   Draft(const Draft&) = delete;
   Draft& operator=(const Draft&) = delete;
 

@@ -1,6 +1,7 @@
 // Files beyond 4 GiB: ZIP64, on a file that keeps no zeros.
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <string>
@@ -9,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/torchfile/torch_file_writer.h"
+#include "tests/testutil/forwarding_file_system.h"
 #include "tests/torchfile/memory_file_system.h"
 
 namespace muonstore::torchfile {
@@ -63,24 +65,13 @@ class SparseReader : public RandomAccessFile {
   const SparseFile& file_;
 };
 
-class SparseFileSystem : public FileSystem {
+class SparseFileSystem : public testutil::ForwardingFileSystem {
  public:
-  explicit SparseFileSystem(const SparseFile& file) : file_(file) {}
+  explicit SparseFileSystem(const SparseFile& file)
+      : ForwardingFileSystem(PosixFileSystem()), file_(file) {}
   std::unique_ptr<RandomAccessFile> OpenForRead(const std::string&) override {
     return std::make_unique<SparseReader>(file_);
   }
-  std::unique_ptr<WritableFile> CreateFile(const std::string&) override {
-    return nullptr;
-  }
-  std::optional<FileStatus> Stat(const std::string&) override { return {}; }
-  std::vector<std::string> List(const std::string&) override { return {}; }
-  std::optional<std::string> ReadLink(const std::string&) override {
-    return {};
-  }
-  void Rename(const std::string&, const std::string&) override {}
-  void Remove(const std::string&) override {}
-  void CreateDirectories(const std::string&) override {}
-  void SyncDirectory(const std::string&) override {}
 
  private:
   const SparseFile& file_;
