@@ -33,6 +33,7 @@ write_basic_package_version_file(
 install(FILES
   ${PROJECT_BINARY_DIR}/muonstoreConfig.cmake
   ${PROJECT_BINARY_DIR}/muonstoreConfigVersion.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/FindHdf5C.cmake
   ${CMAKE_CURRENT_LIST_DIR}/FindIsaL.cmake
   ${CMAKE_CURRENT_LIST_DIR}/FindXxHash.cmake
   DESTINATION ${package_dir})
