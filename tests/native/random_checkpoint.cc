@@ -81,6 +81,13 @@ class Maker {
   size_t Add(const std::string& name, const std::string& kind,
              const std::vector<int64_t>& shape, DType dtype, int32_t group) {
     const size_t index = checkpoint_->tensors().size();
+    std::vector<std::byte> bytes =
+        UniqueBytes(index, Shape(shape).num_elements(), SizeBytes(dtype));
+    if (dtype == DType::kBool) {
+      for (std::byte& byte : bytes) {
+        byte &= std::byte{1};
+      }
+    }
     const size_t tensor = checkpoint_->Add(
         MemoryTensor{.parameter = name,
                      .kind = kind,
@@ -88,7 +95,7 @@ class Maker {
                      .dtype = dtype,
                      .group = group,
                      .num_pieces = static_cast<int32_t>(Pick(random_, 1, 3))},
-        UniqueBytes(index, Shape(shape).num_elements(), SizeBytes(dtype)));
+        bytes);
     if (group == 1) {
       checkpoint_->mutable_tensor(tensor).optimizer = Optimizer::kAdam;
     }
