@@ -61,6 +61,13 @@ NativeCheckpoint::NativeCheckpoint(TagFiles tag)
   for (Segment& segment : segments_) {
     segment.file = tag_.rank_path(segment.rank);
   }
+  std::vector<std::string> carried;
+  for (size_t rank = 0; rank < tag_.manifest.carried.size(); ++rank) {
+    carried.push_back(tag_.carried_path(static_cast<int32_t>(rank)));
+  }
+  if (!carried.empty()) {
+    carried_.emplace(tag_.fs, std::move(carried));
+  }
 }
 
 std::vector<Fragment> NativeCheckpoint::fragments(size_t tensor) const {

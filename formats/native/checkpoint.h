@@ -11,9 +11,11 @@
 #define MUONSTORE_FORMATS_NATIVE_CHECKPOINT_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "formats/native/carried.h"
 #include "formats/native/segment_reader.h"
 #include "formats/native/tag_files.h"
 #include "muonstore/checkpoint.h"
@@ -43,6 +45,9 @@ class NativeCheckpoint final : public Checkpoint {
   std::span<const Segment> segments() const override { return segments_; }
   void ReadSegment(int32_t segment, int64_t first_element,
                    std::span<std::byte> out) const override;
+  const torchfile::CarriedState* carried_state() const override {
+    return carried_ ? &*carried_ : nullptr;
+  }
 
   // How the state is cut.
   const ZeroRule& rule() const { return tag_.manifest.rule; }
@@ -56,6 +61,7 @@ class NativeCheckpoint final : public Checkpoint {
   CheckpointInfo info_;
   std::vector<CheckpointTensor> tensors_;
   std::vector<Segment> segments_;
+  std::optional<NativeCarriedState> carried_;
 };
 
 }  // namespace muonstore::native

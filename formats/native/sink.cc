@@ -6,6 +6,7 @@
 
 #include "formats/native/block_codec.h"
 #include "formats/native/block_table.h"
+#include "formats/native/carried_writer.h"
 #include "formats/native/file_names.h"
 #include "formats/native/hdf5_view.h"
 #include "formats/native/layout.h"
@@ -48,6 +49,7 @@ class NativeSink final : public CheckpointSink {
   NativeSink(os::OutputRoot& root, const SinkOptions& options,
              const Checkpoint& source, const TargetLayout& target)
       : options_(options),
+        source_(source),
         plan_(Plan(source, target, options)),
         layout_(plan_.manifest),
         blocks_(layout_, plan_.manifest.block_bytes),
@@ -110,6 +112,12 @@ class NativeSink final : public CheckpointSink {
     }
     manifest.checksums =
         WriteText(ChecksumsName(tag_.save_id()), blocks_.Encode());
+    if (const auto* carried = source_.carried_state()) {
+      for (int32_t rank = 0; rank < carried->num_ranks(); ++rank) {
+        manifest.carried.push_back(
+            WriteCarried(carried->rank(rank), rank, tag_));
+      }
+    }
     if (manifest.view_omitted.empty()) {
       manifest.view = WriteView();
     }
@@ -190,6 +198,7 @@ class NativeSink final : public CheckpointSink {
   }
 
   SinkOptions options_;
+  const Checkpoint& source_;
   PlannedManifest plan_;
   Layout layout_;
   BlockTable blocks_;
