@@ -129,7 +129,8 @@ TagWriter::TagWriter(os::OutputRoot& root, const std::string& tag,
     throw Error(ErrorCode::kInvalidArgument, "is no directory",
                 {.file = directory_});
   }
-  if (status && !overwrite) {
+  // A folder without anything in it, as a save that died may leave, is no tag.
+  if (status && !overwrite && !fs().List(directory_).empty()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "the tag exists already; --overwrite replaces it",
                 {.file = directory_});
