@@ -5,8 +5,8 @@ include(CMakePackageConfigHelpers)
 # What an outside program links: muonstore::muonstore. The parts follow it into
 # the export set because static libraries need their dependencies at the link.
 set(muonstore_parts
-  base os tensor partition state torchfile deepspeed native native_writer
-  converters inspect)
+  base os tensor partition state torchfile safetensors deepspeed native
+  native_writer converters inspect)
 list(TRANSFORM muonstore_parts PREPEND muonstore_ OUTPUT_VARIABLE part_targets)
 
 add_library(muonstore INTERFACE)

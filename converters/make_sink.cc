@@ -1,0 +1,41 @@
+#include "converters/make_sink.h"
+
+#include "formats/safetensors/sink.h"
+#include "muonstore/error.h"
+#include "src/base/str.h"
+
+namespace muonstore {
+
+std::string_view TargetFormatName(TargetFormat format) {
+  switch (format) {
+    case TargetFormat::kNative:
+      return "native";
+    case TargetFormat::kDeepSpeed:
+      return "deepspeed";
+    case TargetFormat::kSafetensors:
+      break;
+  }
+  return "safetensors";
+}
+
+std::unique_ptr<CheckpointSink> MakeSink(const Checkpoint& source,
+                                         const TargetLayout& /*layout*/,
+                                         os::OutputRoot& root,
+                                         const SinkRequest& request) {
+  switch (request.format) {
+    case TargetFormat::kNative:
+    case TargetFormat::kDeepSpeed:
+      break;
+    case TargetFormat::kSafetensors:
+      return std::make_unique<safetensors::SafetensorsSink>(
+          source, root, request.tag, request.overwrite,
+          safetensors::ExportOptions{
+              .state = request.state,
+              .dtype = request.dtype,
+              .max_shard_bytes = request.max_shard_bytes});
+  }
+  throw Error(ErrorCode::kUnsupported,
+              StrCat("cannot write ", TargetFormatName(request.format)));
+}
+
+}  // namespace muonstore
