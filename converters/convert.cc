@@ -93,22 +93,6 @@ std::string ExistingParent(FileSystem& fs, std::string path) {
   return path;
 }
 
-void RequireSpace(const ConversionPlan& plan, const CheckpointSink& sink,
-                  FileSystem& fs) {
-  uint64_t needed = 0;
-  for (size_t file = 0; file < sink.num_files(); ++file) {
-    needed += sink.payload_bytes(file) + kOverheadBytesOfFile;
-  }
-  const uint64_t available = fs.AvailableBytes(ExistingParent(fs, plan.path));
-  if (available < needed) {
-    throw Error(ErrorCode::kResourceExhausted,
-                "not enough space for the target; nothing was written",
-                {.file = plan.path,
-                 .expected = StrCat(needed, " bytes"),
-                 .found = StrCat(available, " bytes")});
-  }
-}
-
 class Conversion {
  public:
   Conversion(const Checkpoint& source, CheckpointSink& sink,
@@ -170,10 +154,30 @@ class Conversion {
 
 }  // namespace
 
+uint64_t NeededBytes(const CheckpointSink& sink) {
+  uint64_t needed = 0;
+  for (size_t file = 0; file < sink.num_files(); ++file) {
+    needed += sink.payload_bytes(file) + kOverheadBytesOfFile;
+  }
+  return needed;
+}
+
+void RequireSpace(FileSystem& fs, const CheckpointSink& sink) {
+  const uint64_t needed = NeededBytes(sink);
+  const uint64_t available = fs.AvailableBytes(ExistingParent(fs, sink.path()));
+  if (available < needed) {
+    throw Error(ErrorCode::kResourceExhausted,
+                "not enough space for the target; nothing was written",
+                {.file = sink.path(),
+                 .expected = StrCat(needed, " bytes"),
+                 .found = StrCat(available, " bytes")});
+  }
+}
+
 void Convert(const Checkpoint& source, CheckpointSink& sink,
              const ConversionPlan& plan, const ConvertOptions& options) {
   RefuseLosses(plan, options);
-  if (options.fs != nullptr) RequireSpace(plan, sink, *options.fs);
+  if (options.fs != nullptr) RequireSpace(*options.fs, sink);
   Conversion(source, sink, plan, options).Run();
   sink.Commit();
 }

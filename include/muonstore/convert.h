@@ -48,6 +48,11 @@ struct ConversionPlan {
 ConversionPlan PlanConversion(const Checkpoint& source,
                               const CheckpointSink& sink);
 
+// Bytes of free space that the target needs: its payload, and room for headers.
+uint64_t NeededBytes(const CheckpointSink& sink);
+// Error(kResourceExhausted) where there are fewer at the target.
+void RequireSpace(FileSystem& fs, const CheckpointSink& sink);
+
 struct ConvertOptions {
   // Of all buffers together; hard. The tables of source and target come on top.
   uint64_t memory_limit_bytes = uint64_t{1} << 30;

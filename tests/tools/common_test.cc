@@ -184,9 +184,24 @@ TEST(Output, AFullDiskIsAnError) {
   ::close(fd);
 }
 
+TEST(ParseBytes, DecimalAndBinaryUnits) {
+  EXPECT_EQ(ParseBytes("4096"), 4096U);
+  EXPECT_EQ(ParseBytes("5GB"), 5'000'000'000U);
+  EXPECT_EQ(ParseBytes("256MiB"), 256U << 20);
+  EXPECT_EQ(ParseBytes("1.5GiB"), 3U << 29);
+  EXPECT_EQ(ParseBytes("0"), 0U);
+  for (const char* text : {"", "GB", "5gb", "5 GB", "-1", "nan", "inf", "1e30",
+                           "5GBs", "9999999TiB"}) {
+    EXPECT_FALSE(ParseBytes(text).has_value()) << text;
+  }
+}
+
 TEST(ProgressLine, Texts) {
-  EXPECT_EQ(ProgressLine::Text(0, 0), "reading  100 %  0 B of 0 B");
-  EXPECT_EQ(ProgressLine::Text(512, 2048), "reading  25 %  512 B of 2.0 KiB");
+  const ProgressLine line(false);
+  EXPECT_EQ(line.Text(0, 0), "reading  100 %  0 B of 0 B");
+  EXPECT_EQ(line.Text(512, 2048), "reading  25 %  512 B of 2.0 KiB");
+  EXPECT_EQ(ProgressLine(false, "writing").Text(1, 2),
+            "writing  50 %  1 B of 2 B");
 }
 
 TEST(ProgressLine, IsSilentWhereThereIsNoTerminal) {

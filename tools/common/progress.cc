@@ -21,11 +21,12 @@ std::function<void(uint64_t, uint64_t)> ProgressLine::callback() {
   return [this](uint64_t done, uint64_t total) { Show(done, total); };
 }
 
-std::string ProgressLine::Text(uint64_t done_bytes, uint64_t total_bytes) {
+std::string ProgressLine::Text(uint64_t done_bytes,
+                               uint64_t total_bytes) const {
   const double part = total_bytes == 0 ? 1
                                        : static_cast<double>(done_bytes) /
                                              static_cast<double>(total_bytes);
-  return StrCat("reading  ", static_cast<int>(part * 100), " %  ",
+  return StrCat(verb_, "  ", static_cast<int>(part * 100), " %  ",
                 HumanBytes(done_bytes), " of ", HumanBytes(total_bytes));
 }
 

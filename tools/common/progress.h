@@ -11,12 +11,14 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 
 namespace muonstore::tools {
 
 class ProgressLine {
  public:
-  explicit ProgressLine(bool enabled) : enabled_(enabled) {}
+  explicit ProgressLine(bool enabled, std::string verb = "reading")
+      : enabled_(enabled), verb_(std::move(verb)) {}
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
@@ -24,12 +26,13 @@ class ProgressLine {
   std::function<void(uint64_t, uint64_t)> callback();
 
   // The text for a position.
-  static std::string Text(uint64_t done_bytes, uint64_t total_bytes);
+  std::string Text(uint64_t done_bytes, uint64_t total_bytes) const;
 
  private:
   void Show(uint64_t done_bytes, uint64_t total_bytes);
 
   bool enabled_;
+  std::string verb_;
   std::string shown_;
 };
 

@@ -32,6 +32,31 @@ std::string HumanBytes(uint64_t bytes) {
   return StrCat(Rounded(value, std::chars_format::fixed, 1), " ", kUnits[unit]);
 }
 
+std::optional<uint64_t> ParseBytes(std::string_view text) {
+  static constexpr std::array<std::pair<std::string_view, uint64_t>, 10>
+      kUnits = {{{"", 1},
+                 {"B", 1},
+                 {"KB", 1'000},
+                 {"MB", 1'000'000},
+                 {"GB", 1'000'000'000},
+                 {"TB", 1'000'000'000'000},
+                 {"KiB", uint64_t{1} << 10},
+                 {"MiB", uint64_t{1} << 20},
+                 {"GiB", uint64_t{1} << 30},
+                 {"TiB", uint64_t{1} << 40}}};
+  double number = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || !(number >= 0)) return std::nullopt;
+  const std::string_view unit =
+      text.substr(static_cast<size_t>(end - text.data()));
+  for (const auto& [name, bytes] : kUnits) {
+    const double value = number * static_cast<double>(bytes);
+    if (name == unit && value < 9e18) return static_cast<uint64_t>(value);
+  }
+  return std::nullopt;
+}
+
 std::string HumanCount(int64_t count) {
   std::string digits = StrCat(count);
   const size_t first = count < 0 ? 1 : 0;

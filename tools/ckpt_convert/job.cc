@@ -1,0 +1,264 @@
+#include "tools/ckpt_convert/job.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "converters/dry_run_file_system.h"
+#include "converters/momentum_scale.h"
+#include "converters/target_layout.h"
+#include "converters/verify_target.h"
+#include "muonstore/error.h"
+#include "muonstore/open.h"
+#include "src/base/str.h"
+#include "src/os/output_root.h"
+#include "tools/common/output.h"
+#include "tools/common/progress.h"
+
+namespace muonstore::tools {
+namespace {
+
+TargetFormat FormatFor(const Options& options, const CheckpointInfo& source) {
+  if (options.to) return *options.to;
+  if (source.format == "deepspeed") return TargetFormat::kDeepSpeed;
+  if (source.format == "native") return TargetFormat::kNative;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("a ", source.format,
+                     " cannot be written; --to says which format to write"),
+              {.file = source.path});
+}
+
+double ToScale(const std::string& text) {
+  double scale = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), scale);
+  if (error != std::errc() || end != text.data() + text.size() ||
+      !(scale > 0) || !(scale < 1e30)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "--momentum-scale takes a loss scale such as 1024, or auto",
+                {.found = text});
+  }
+  return scale;
+}
+
+class Job {
+ public:
+  Job(const Options& options, std::shared_ptr<FileSystem> fs,
+      Interrupts& interrupts)
+      : options_(options),
+        fs_(std::move(fs)),
+        target_fs_(options.dry_run ? DryRunFileSystem(fs_) : fs_),
+        interrupts_(interrupts) {}
+
+  Outcome Run() {
+    if (options_.verify && !options_.dry_run) RequireWholeSource();
+    Open();
+    const TargetLayout layout = Layout();
+    os::OutputRoot root(target_fs_, out_.places.target_root);
+    const std::unique_ptr<CheckpointSink> sink =
+        MakeSink(*source_, layout, root, SinkRequestFor());
+    MakePlan(*sink);
+    if (options_.dry_run) {
+      RequireSpace(*fs_, *sink);
+    } else {
+      Write(root, *sink);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  // The line on the terminal; stops at a signal.
+  std::function<void(uint64_t, uint64_t)> Watch(ProgressLine& line) {
+    return [this, show = line.callback()](uint64_t done, uint64_t total) {
+      interrupts_.ThrowIfInterrupted();
+      if (show) show(done, total);
+    };
+  }
+
+  // Lost elements are refused by the plan, which knows what it takes.
+  bool IsAllowed(const std::string& code) const {
+    const auto& kinds = options_.allowed_losses;
+    return code == "missing_elements" ||
+           std::find(kinds.begin(), kinds.end(), code) != kinds.end();
+  }
+
+  void RequireWholeSource() {
+    ProgressLine line(StderrIsTerminal(), "checking the source");
+    const VerifyReport report =
+        VerifyCheckpoint(fs_, options_.source,
+                         {.tag = options_.tag, .progress = line.callback()});
+    for (const Finding& finding : report.findings) {
+      if (finding.severity == Finding::Severity::kFault &&
+          !IsAllowed(finding.code)) {
+        throw Error(ErrorCode::kDataLoss,
+                    "the source is damaged: " + finding.message, finding.place);
+      }
+    }
+  }
+
+  void Open() {
+    // Lost elements are a loss of the plan, refused there by kind.
+    source_ = OpenCheckpoint(fs_, options_.source,
+                             {.tag = options_.tag, .allow_loss = true});
+    out_.source = source_->info();
+    out_.format = FormatFor(options_, out_.source);
+    options_.CheckFor(out_.format);
+    out_.places = FindPlaces(out_.source, options_.target, options_.out_tag);
+    out_.beside = FilesBeside(*fs_, out_.places);
+  }
+
+  TargetLayout Layout() {
+    if (out_.format == TargetFormat::kSafetensors) {
+      return {.partitioning = Partitioning::Build({}, {})};
+    }
+    LayoutRequest request{.zero_init = options_.zero_init,
+                          .momentum_scale = MomentumScale()};
+    if (!options_.ds_config.empty()) {
+      request.settings = ReadRunConfig(*fs_, options_.ds_config);
+      RefuseContradiction(request.settings);
+    }
+    if (options_.stage) request.settings.stage = options_.stage;
+    if (options_.offload) request.settings.offload = options_.offload;
+    request.settings.num_ranks = options_.world_size;
+    std::unique_ptr<Checkpoint> like;
+    if (!options_.like.empty()) {
+      like = OpenCheckpoint(fs_, options_.like, {.allow_loss = true});
+      request.like = like.get();
+    }
+    LayoutChoice choice = ChooseLayout(*source_, request);
+    notes_.insert(notes_.end(), choice.notes.begin(), choice.notes.end());
+    RefuseNvme(choice.layout);
+    out_.layout = choice.layout;
+    return std::move(choice.layout);
+  }
+
+  void RefuseContradiction(const RunSettings& config) const {
+    if (options_.stage && config.stage && options_.stage != config.stage) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "--stage contradicts the config; leave one of them out",
+                  {.file = options_.ds_config,
+                   .expected = StrCat(*options_.stage),
+                   .found = StrCat(*config.stage)});
+    }
+  }
+
+  void RefuseNvme(const TargetLayout& layout) const {
+    if (out_.format != TargetFormat::kDeepSpeed || layout.offload != "nvme") {
+      return;
+    }
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "offload to NVMe cannot be written: DeepSpeed does not load optimizer "
+        "state into an NVMe run. Write --offload cpu and resume with "
+        "offload_optimizer.device \"cpu\"",
+        {.file = out_.source.path});
+  }
+
+  double MomentumScale() {
+    if (options_.momentum_scale.empty()) return 0;
+    if (options_.momentum_scale != "auto") {
+      return ToScale(options_.momentum_scale);
+    }
+    const bool is_open =
+        out_.source.momentum &&
+        out_.source.momentum->unit == MomentumUnit::kLossScaled &&
+        !out_.source.momentum->unit_scale;
+    if (!is_open) return 0;
+    const auto scale = ReplayMomentumScale(out_.source);
+    if (!scale) {
+      throw Error(ErrorCode::kUnsupported,
+                  "the loss scale changed while this momentum was summed up, "
+                  "or its counters leave that open: no one scale is right; "
+                  "--momentum-scale S assumes one",
+                  {.file = out_.source.path});
+    }
+    notes_.push_back(
+        StrCat("assumed: the momentum is in units of the loss "
+               "scale ",
+               *scale, ", by the loss scaler's counters"));
+    return *scale;
+  }
+
+  SinkRequest SinkRequestFor() const {
+    SinkRequest request{.format = out_.format,
+                        .tag = out_.places.tag,
+                        .overwrite = options_.overwrite,
+                        .zstd_level = options_.zstd_level.value_or(0),
+                        .dtype = options_.dtype};
+    if (options_.state) request.state = CanonicalStateKind(*options_.state);
+    if (options_.max_shard_bytes) {
+      request.max_shard_bytes = *options_.max_shard_bytes;
+    }
+    return request;
+  }
+
+  void MakePlan(const CheckpointSink& sink) {
+    out_.plan = PlanConversion(*source_, sink);
+    out_.plan.notes.insert(out_.plan.notes.begin(), notes_.begin(),
+                           notes_.end());
+    out_.needed_bytes = NeededBytes(sink);
+    AddFindings();
+    out_.refused = out_.plan.Refused(options_.allowed_losses);
+  }
+
+  // State that the source itself should hold and does not.
+  void AddFindings() {
+    for (const Finding& finding : out_.source.findings) {
+      if (finding.severity == Finding::Severity::kFault) {
+        out_.plan.losses.push_back(
+            {.kind = finding.code, .message = finding.message});
+      } else if (finding.severity == Finding::Severity::kWarning) {
+        out_.plan.notes.push_back("warning: " + finding.message);
+      }
+    }
+  }
+
+  void Write(os::OutputRoot& root, CheckpointSink& sink) {
+    const Interrupts::Deferral deferral(interrupts_);
+    {
+      ProgressLine line(StderrIsTerminal(), "writing");
+      Convert(*source_, sink, out_.plan,
+              {.memory_limit_bytes = options_.memory_limit_bytes,
+               .jobs = options_.num_jobs(),
+               .allowed_losses = options_.allowed_losses,
+               .progress = Watch(line),
+               .fs = fs_});
+    }
+    if (options_.verify) {
+      ProgressLine line(StderrIsTerminal(), "comparing");
+      VerifyTarget(fs_, *source_, sink, out_.plan,
+                   {.jobs = options_.num_jobs(), .progress = Watch(line)});
+      out_.verified = true;
+    }
+    if (options_.carry_files) {
+      out_.carried = CarryFiles(root, out_.places, out_.beside);
+    }
+    SetLatest(root);
+  }
+
+  void SetLatest(os::OutputRoot& root) {
+    if (out_.format == TargetFormat::kSafetensors) return;
+    const std::string latest = root.path() + "/latest";
+    const bool exists = fs_->ReadLink(latest) || fs_->Stat(latest);
+    if (exists && !options_.set_latest) return;
+    root.WriteLatest(out_.places.tag);
+    out_.latest_written = true;
+  }
+
+  const Options& options_;
+  std::shared_ptr<FileSystem> fs_;
+  std::shared_ptr<FileSystem> target_fs_;  // Takes no writes in a dry run.
+  Interrupts& interrupts_;
+  std::unique_ptr<Checkpoint> source_;
+  std::vector<std::string> notes_;
+  Outcome out_;
+};
+
+}  // namespace
+
+Outcome RunJob(const Options& options, const std::shared_ptr<FileSystem>& fs,
+               Interrupts& interrupts) {
+  return Job(options, fs, interrupts).Run();
+}
+
+}  // namespace muonstore::tools

@@ -1,0 +1,49 @@
+// One run of ckpt-convert, from its options to its outcome.
+//
+// What: opens what the options name, decides the target, plans, and unless it
+//   is a dry run converts, verifies and sets `latest`.
+// Ownership: an Outcome is a plain value.
+// Failures: Error; nothing of the target is left then, unless it was only the
+//   check afterwards that failed.
+
+#ifndef MUONSTORE_TOOLS_CKPT_CONVERT_JOB_H_
+#define MUONSTORE_TOOLS_CKPT_CONVERT_JOB_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "converters/make_sink.h"
+#include "muonstore/checkpoint.h"
+#include "muonstore/checkpoint_sink.h"
+#include "muonstore/convert.h"
+#include "muonstore/file_system.h"
+#include "tools/ckpt_convert/options.h"
+#include "tools/ckpt_convert/places.h"
+#include "tools/common/interrupts.h"
+
+namespace muonstore::tools {
+
+struct Outcome {
+  CheckpointInfo source;
+  TargetFormat format = TargetFormat::kNative;
+  Places places;
+  // Absent for formats without ranks.
+  std::optional<TargetLayout> layout;
+  ConversionPlan plan;               // Notes include those of the layout.
+  std::vector<SinkLoss> refused;     // Of a dry run: the real one would stop.
+  uint64_t needed_bytes = 0;         // Of free space.
+  std::vector<std::string> beside;   // Files beside the source's tag.
+  std::vector<std::string> carried;  // Of these, copied.
+  bool latest_written = false;
+  bool verified = false;
+};
+
+Outcome RunJob(const Options& options, const std::shared_ptr<FileSystem>& fs,
+               Interrupts& interrupts);
+
+}  // namespace muonstore::tools
+
+#endif  // MUONSTORE_TOOLS_CKPT_CONVERT_JOB_H_

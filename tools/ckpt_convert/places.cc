@@ -1,0 +1,120 @@
+#include "tools/ckpt_convert/places.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "muonstore/error.h"
+#include "src/base/str.h"
+
+namespace muonstore::tools {
+namespace {
+
+namespace stdfs = std::filesystem;
+
+// With links resolved as far as the path exists: two names of one folder must
+// not pass for two folders.
+stdfs::path Canonical(const std::string& path) {
+  std::error_code error;
+  stdfs::path resolved = stdfs::weakly_canonical(stdfs::absolute(path), error);
+  if (error) {
+    throw Error(ErrorCode::kUnavailable, error.message(), {.file = path});
+  }
+  return resolved.has_filename() ? resolved : resolved.parent_path();
+}
+
+bool IsInsideOrEqual(const stdfs::path& path, const stdfs::path& folder) {
+  const auto [at, end] =
+      std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
+  return at == folder.end();
+}
+
+void RefuseOverlap(const Places& places) {
+  const stdfs::path source = Canonical(places.source_path);
+  const stdfs::path target = Canonical(places.target_path());
+  const auto refuse = [&](const char* message) {
+    throw Error(ErrorCode::kInvalidArgument, message,
+                {.file = places.target_path()});
+  };
+  if (target == source) {
+    refuse("is the source itself; --out-tag gives the target another name");
+  }
+  if (IsInsideOrEqual(target, source)) refuse("lies inside the source");
+  if (IsInsideOrEqual(source, target)) {
+    refuse("holds the source, which would be replaced");
+  }
+  if (places.source_root.empty()) return;
+  const stdfs::path root = Canonical(places.source_root);
+  const stdfs::path target_root = Canonical(places.target_root);
+  if (target_root != root && IsInsideOrEqual(target_root, root)) {
+    refuse(
+        "lies inside the source's root; write beside it, or into the root "
+        "itself under another --out-tag");
+  }
+}
+
+constexpr size_t kCopyBytes = 1 << 20;
+
+void CopyFile(os::OutputRoot& root, const std::string& from,
+              const std::string& to) {
+  const auto source = root.fs().OpenForRead(from);
+  AtomicFile target(root.shared_fs(), to);
+  std::vector<std::byte> block;
+  for (uint64_t at = 0; at < source->size_bytes(); at += block.size()) {
+    block.resize(std::min<uint64_t>(kCopyBytes, source->size_bytes() - at));
+    source->ReadAt(at, block);
+    target.file().WriteAt(at, block);
+  }
+  target.Commit();
+}
+
+}  // namespace
+
+Places FindPlaces(const CheckpointInfo& source, const std::string& target,
+                  const std::string& out_tag) {
+  Places places;
+  places.source_path = source.path;
+  places.target_root = target;
+  while (places.target_root.size() > 1 && places.target_root.back() == '/') {
+    places.target_root.pop_back();
+  }
+  const bool is_file = source.format == "torch file";
+  places.tag = !out_tag.empty() ? out_tag
+               : is_file        ? stdfs::path(source.path).stem().string()
+                                : source.tag;
+  if (!is_file) {
+    places.source_root = Canonical(source.path).parent_path().string();
+    places.same_root =
+        Canonical(places.source_root) == Canonical(places.target_root);
+  }
+  RefuseOverlap(places);
+  return places;
+}
+
+std::vector<std::string> FilesBeside(FileSystem& fs, const Places& places) {
+  std::vector<std::string> names;
+  if (places.source_root.empty() || places.same_root) return names;
+  for (const std::string& name : fs.List(places.source_root)) {
+    const auto status = fs.Stat(StrCat(places.source_root, "/", name));
+    const bool is_ours = name.front() == '.' || name == "latest";
+    if (status && status->type == FileType::kRegular && !is_ours) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> CarryFiles(os::OutputRoot& root, const Places& places,
+                                    const std::vector<std::string>& names) {
+  std::vector<std::string> copied;
+  for (const std::string& name : names) {
+    const std::string to = StrCat(root.path(), "/", name);
+    if (root.fs().Stat(to)) continue;
+    CopyFile(root, StrCat(places.source_root, "/", name), to);
+    copied.push_back(name);
+  }
+  return copied;
+}
+
+}  // namespace muonstore::tools
