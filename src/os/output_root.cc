@@ -14,6 +14,8 @@ constexpr std::string_view kLockName = ".muonstore-lock";
 // Of a tag being written, and of one put aside for its successor.
 constexpr std::string_view kPartialSuffix = ".muonstore-partial";
 constexpr std::string_view kAsideSuffix = ".muonstore-aside";
+// What AtomicFile leaves of `latest` where the power went.
+constexpr std::string_view kUnfinishedLatest = "latest.tmp.";
 
 std::string Join(const std::string& directory, std::string_view name) {
   return StrCat(directory, "/", name);
@@ -112,7 +114,8 @@ void OutputRoot::CleanUp() {
     if (!aside.empty() && !fs_->Stat(Join(root_, aside))) {
       fs_->Rename(Join(root_, name), Join(root_, aside));
       fs_->SyncDirectory(root_);
-    } else if (!aside.empty() || !TagOf(name, kPartialSuffix).empty()) {
+    } else if (!aside.empty() || !TagOf(name, kPartialSuffix).empty() ||
+               name.starts_with(kUnfinishedLatest)) {
       RemoveTree(*fs_, Join(root_, name));
     }
   }
