@@ -26,7 +26,7 @@ class MemoryBudget {
  public:
   // Of the 64 MiB that a reader may use beyond the file's size, some are left
   // to the process itself and the allocator's overhead.
-  static constexpr uint64_t kSpareBytes = uint64_t{56} << 20;
+  static constexpr uint64_t kSpareBytes = uint64_t{58} << 20;
 
   explicit MemoryBudget(uint64_t file_size_bytes)
       : limit_bytes_(file_size_bytes + kSpareBytes) {}
@@ -64,10 +64,10 @@ class MemoryBudget {
     Grow(vector);
     vector.push_back(std::move(value));
   }
-  // A deque grows in small chunks.
+  // A deque grows in chunks of 512 bytes, each with some overhead.
   template <typename T>
   void PushBack(std::deque<T>& deque, T value) {
-    Charge(sizeof(T));
+    Charge(sizeof(T) + sizeof(T) / 16);
     deque.push_back(std::move(value));
   }
 

@@ -1,7 +1,7 @@
 // The memo of a pickle: values by number.
 //
 // What: picklers number values 0, 1, 2, ... (old ones from 1), so most of them
-//   live in a dense array; numbers far ahead go to a map.
+//   live in a deque; numbers far ahead go to a map.
 // Ownership: borrows the budget. Threads: one thread.
 // Failures: Error(kResourceExhausted) from the budget.
 
@@ -9,8 +9,8 @@
 #define MUONSTORE_FORMATS_TORCHFILE_PICKLE_MEMO_H_
 
 #include <cstdint>
+#include <deque>
 #include <unordered_map>
-#include <vector>
 
 #include "formats/torchfile/memory_budget.h"
 #include "formats/torchfile/value_tree.h"
@@ -53,7 +53,7 @@ class PickleMemo {
   static constexpr uint64_t kMapNodeBytes = 64;
 
   MemoryBudget& budget_;
-  std::vector<NodeId> dense_;
+  std::deque<NodeId> dense_;
   std::unordered_map<uint64_t, NodeId> sparse_;
   uint64_t num_entries_ = 0;
 };

@@ -106,11 +106,21 @@ NodeId TreeBuilder::TupleOf(NodeId sequence) {
 }
 
 int64_t TreeBuilder::AddToPool(std::span<const NodeId> items) {
-  const auto begin = static_cast<uint64_t>(tree_.pool.size());
-  CheckIndex(begin + items.size());
-  budget_.Grow(tree_.pool, items.size());
-  tree_.pool.insert(tree_.pool.end(), items.begin(), items.end());
-  return static_cast<int64_t>(begin | uint64_t{items.size()} << 32);
+  if (items.empty()) {
+    return 0;
+  }
+  auto& pool = tree_.pool;
+  if (pool.empty() || pool.back().size() + items.size() > kPoolChunkItems) {
+    CheckIndex((pool.size() + 1) * kPoolChunkItems);
+    budget_.PushBack(pool, std::vector<NodeId>());
+  }
+  std::vector<NodeId>& chunk = pool.back();
+  // The first one grows: most files are small.
+  const size_t room = pool.size() > 1 && chunk.empty() ? kPoolChunkItems : 0;
+  budget_.Grow(chunk, std::max(items.size(), room));
+  const uint64_t first = (pool.size() - 1) * kPoolChunkItems + chunk.size();
+  chunk.insert(chunk.end(), items.begin(), items.end());
+  return static_cast<int64_t>(first | uint64_t{items.size()} << 32);
 }
 
 NodeId TreeBuilder::Container(ValueType type) { return Add(type, -1); }
@@ -140,8 +150,10 @@ NodeId TreeBuilder::GlobalNamed(std::string module, std::string name) {
 NodeId TreeBuilder::Tensor(TensorInfo info) {
   const NodeId id =
       Add(ValueType::kTensor, static_cast<int64_t>(tree_.tensors.size()));
-  // Heap blocks of the shape and the strides.
-  budget_.Charge(2 * (info.strides.size() * sizeof(int64_t) + 16));
+  // Heap blocks of the shape and the strides; none is smaller than 32 bytes.
+  constexpr size_t kMinBlockBytes = 32;
+  const size_t dims_bytes = info.strides.size() * sizeof(int64_t) + 16;
+  budget_.Charge(2 * std::max(kMinBlockBytes, dims_bytes));
   info.rebuild = id;
   budget_.PushBack(tree_.tensors, std::move(info));
   return id;

@@ -58,7 +58,13 @@ std::span<const NodeId> ValueTree::Items(NodeId id) const {
   const Node& node = nodes[id];
   if (node.type == ValueType::kTuple) {
     const auto bits = static_cast<uint64_t>(node.value);
-    return std::span(pool).subspan(bits & 0xFFFFFFFFu, bits >> 32);
+    const uint64_t count = bits >> 32;
+    if (count == 0) {
+      return {};
+    }
+    const uint64_t first = bits & 0xFFFFFFFFu;
+    return std::span(pool[first / kPoolChunkItems])
+        .subspan(first % kPoolChunkItems, count);
   }
   const bool holds_list =
       node.type == ValueType::kList || node.type == ValueType::kSet ||

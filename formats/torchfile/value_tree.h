@@ -80,7 +80,8 @@ struct Node {
   uint32_t parts = kNoNode;  // Index into ValueTree::parts.
   // kBool, kInt: the value. kFloat: its IEEE 754 bits. kString, kBytes,
   // kBigInt: index into texts. kGlobal, kTensor, kStorage: index into globals,
-  // tensors, storages. kTuple: first item in `pool` + (count << 32). kList,
+  // tensors, storages. kTuple: first item in `pool` (the chunk times
+  // kPoolChunkItems, plus the place in it) + (count << 32). kList,
   // kSet, kDict, kObject: index into lists, or -1 when empty; dicts and objects
   // hold key, value, key, value, ...
   int64_t value = 0;
@@ -126,11 +127,14 @@ struct KeySlot {
   uint32_t entry = 0;
 };
 
-// Deques: no slack, and no second copy while they grow.
+// A tuple lies in one chunk; one longer than this has a chunk of its own.
+inline constexpr uint64_t kPoolChunkItems = 1 << 14;
+
+// Deques and chunks: no slack, and no second copy while they grow.
 struct ValueTree {
   std::deque<Node> nodes;
   std::deque<std::string> texts;
-  std::vector<NodeId> pool;               // Items of tuples.
+  std::vector<std::vector<NodeId>> pool;  // Items of tuples, in chunks.
   std::deque<std::vector<NodeId>> lists;  // Items of everything else.
   std::deque<Parts> parts;
   std::vector<Global> globals;

@@ -125,8 +125,9 @@ ZipDirectory ZipDirectory::Read(RandomAccessFile& file, MemoryBudget& budget) {
     if (directory.records_.empty()) {
       directory.root_ = RootOf(entry, offset);
     }
-    budget.ChargeText(entry.name.size());
-    directory.records_.push_back(ToRecord(entry, directory.root_, offset));
+    RecordInfo record = ToRecord(entry, directory.root_, offset);
+    budget.ChargeText(record.name.size());
+    directory.records_.push_back(std::move(record));
     header_offsets.push_back(entry.header_offset_bytes);
   }
   if (!rest.empty()) {

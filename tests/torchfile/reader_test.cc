@@ -123,6 +123,47 @@ TEST(TreeBuilder, SharesWhatCannotChange) {
   EXPECT_EQ(Value(tree, builder.Tuple({})).cls(), nullptr);
 }
 
+// Tuples lie in chunks: none may be torn or moved, however long it is.
+TEST(TreeBuilder, TuplesOfAllLengthsKeepTheirItems) {
+  ValueTree tree;
+  MemoryBudget budget(0);
+  TreeBuilder builder(tree, budget);
+  const std::vector<size_t> lengths = {1,
+                                       kPoolChunkItems - 1,
+                                       0,
+                                       1,
+                                       2,
+                                       kPoolChunkItems,
+                                       3,
+                                       kPoolChunkItems + 1,
+                                       5,
+                                       7,
+                                       kPoolChunkItems / 2 + 1,
+                                       kPoolChunkItems / 2,
+                                       1,
+                                       3 * kPoolChunkItems,
+                                       2};
+  std::vector<NodeId> tuples;
+  NodeId next = 1;
+  for (const size_t length : lengths) {
+    std::vector<NodeId> items(length);
+    for (NodeId& item : items) {
+      item = next++;
+    }
+    tuples.push_back(builder.Tuple(items));
+  }
+  const NodeId again = builder.TupleOf(tuples[7]);
+  next = 1;
+  for (size_t t = 0; t < tuples.size(); ++t) {
+    const auto items = tree.Items(tuples[t]);
+    ASSERT_EQ(items.size(), lengths[t]);
+    for (const NodeId item : items) {
+      ASSERT_EQ(item, next++);
+    }
+  }
+  EXPECT_EQ(tree.Items(again).data(), tree.Items(tuples[7]).data());
+}
+
 TEST(TreeBuilder, LongsOfAllSizes) {
   ValueTree tree;
   MemoryBudget budget(0);
