@@ -61,27 +61,39 @@ bool IsRoot(FileSystem& fs, const std::string& path) {
          fs.ReadLink(path + "/latest").has_value() || !TagsOf(fs, path).empty();
 }
 
-// Folders below `path` that are roots, breadth first; a root is not searched.
-std::vector<std::string> FindRoots(FileSystem& fs, const std::string& path) {
-  std::vector<std::string> roots;
-  std::vector<std::string> level = {path};
-  size_t seen = 0;
-  for (int depth = 0; depth < kSearchDepth && !level.empty(); ++depth) {
-    std::vector<std::string> next;
-    for (const std::string& folder : level) {
-      for (const std::string& name : fs.List(folder)) {
-        std::string child = folder + "/" + name;
-        if (++seen > kSearchFolders || !IsDirectory(fs, child)) {
-          continue;
-        }
-        auto& list = IsRoot(fs, child) ? roots : next;
-        list.push_back(std::move(child));
+// Folders below a path that are roots, breadth first; a root is not searched.
+class RootSearch {
+ public:
+  explicit RootSearch(FileSystem& fs) : fs_(fs) {}
+
+  std::vector<std::string> Run(const std::string& path) {
+    std::vector<std::string> level = {path};
+    for (int depth = 0; depth < kSearchDepth && !level.empty(); ++depth) {
+      std::vector<std::string> next;
+      for (const std::string& folder : level) {
+        LookInto(folder, next);
       }
+      level = std::move(next);
     }
-    level = std::move(next);
+    return std::move(roots_);
   }
-  return roots;
-}
+
+ private:
+  void LookInto(const std::string& folder, std::vector<std::string>& next) {
+    for (const std::string& name : fs_.List(folder)) {
+      std::string child = StrCat(folder, "/", name);
+      if (++seen_ > kSearchFolders || !IsDirectory(fs_, child)) {
+        continue;
+      }
+      auto& list = IsRoot(fs_, child) ? roots_ : next;
+      list.push_back(std::move(child));
+    }
+  }
+
+  FileSystem& fs_;
+  size_t seen_ = 0;
+  std::vector<std::string> roots_;
+};
 
 bool HasSuffix(const std::vector<std::string>& names, std::string_view suffix) {
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
@@ -113,7 +125,7 @@ std::string FindRoot(FileSystem& fs, const std::string& path) {
   if (IsRoot(fs, path)) {
     return path;
   }
-  const std::vector<std::string> roots = FindRoots(fs, path);
+  const std::vector<std::string> roots = RootSearch(fs).Run(path);
   if (roots.size() == 1) {
     return roots[0];
   }
@@ -185,7 +197,7 @@ Location::Kind KindOfTag(FileSystem& fs, const std::string& path) {
 std::vector<std::string> TagsOf(FileSystem& fs, const std::string& root) {
   std::vector<std::string> tags;
   for (const std::string& name : fs.List(root)) {
-    const std::string path = root + "/" + name;
+    const std::string path = StrCat(root, "/", name);
     // A link `latest` is a pointer, not a tag.
     const bool is_pointer = name == "latest" && fs.ReadLink(path);
     if (!is_pointer && IsTagPath(fs, path)) {

@@ -46,7 +46,7 @@ VerifyReport VerifyTorchFile(std::shared_ptr<FileSystem> fs,
   report.num_files = 1;
   report.size_bytes = fs->Stat(path).value_or(FileStatus()).size_bytes;
   try {
-    const auto file = torchfile::TorchFile::Open(fs, path);
+    const auto file = torchfile::TorchFile::Open(std::move(fs), path);
     if (options.quick) {
       return report;
     }
@@ -104,7 +104,8 @@ std::unique_ptr<Checkpoint> OpenCheckpoint(std::shared_ptr<FileSystem> fs,
        .rank_zero_only = options.headers_of_rank_zero_only});
 }
 
-RootListing ListTags(std::shared_ptr<FileSystem> fs, const std::string& path) {
+RootListing ListTags(const std::shared_ptr<FileSystem>& fs,
+                     const std::string& path) {
   RootListing listing;
   listing.root = LocateRoot(*fs, path);
   try {

@@ -30,10 +30,12 @@ TensorKey KeyOfPath(const std::string& path) {
   std::string name = path;
   StateKind kind(kWeight);
   const size_t slash = name.rfind('/');
+  std::string_view last = path;
+  last.remove_prefix(slash == std::string::npos ? 0 : slash + 1);
   if (slash != std::string::npos && slash > 0 &&
-      std::find(kStateKeys.begin(), kStateKeys.end(),
-                std::string_view(name).substr(slash + 1)) != kStateKeys.end()) {
-    kind = CanonicalStateKind(std::string_view(name).substr(slash + 1));
+      std::find(kStateKeys.begin(), kStateKeys.end(), last) !=
+          kStateKeys.end()) {
+    kind = CanonicalStateKind(last);
     name.resize(slash);
   }
   std::replace(name.begin(), name.end(), '/', '.');

@@ -60,7 +60,8 @@ struct RootListing {
   std::vector<Finding> findings;  // For example, `latest` names no tag.
 };
 
-RootListing ListTags(std::shared_ptr<FileSystem> fs, const std::string& path);
+RootListing ListTags(const std::shared_ptr<FileSystem>& fs,
+                     const std::string& path);
 
 struct VerifyOptions {
   std::string tag;

@@ -22,6 +22,7 @@ struct Slot {
   int32_t segment = 0;
   int64_t position = 0;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): it misreads the comparison with 0.
   friend auto operator<=>(const Slot&, const Slot&) = default;
 };
 
