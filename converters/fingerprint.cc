@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include "formats/torchfile/crc32.h"
 #include "muonstore/error.h"
@@ -71,12 +72,16 @@ uint32_t Fingerprint::Whole(size_t tensor) const {
   return crc;
 }
 
-std::string Fingerprint::ToJson() const {
+std::string Fingerprint::ToJson(std::span<const SinkLoss> losses) const {
+  std::set<size_t> lost;
+  for (const SinkLoss& loss : losses) {
+    lost.insert(loss.tensors.begin(), loss.tensors.end());
+  }
   nlohmann::ordered_json parameters = nlohmann::ordered_json::array();
   std::map<std::string, size_t> rows;
   for (size_t i = 0; i < source_.tensors().size(); ++i) {
     const CheckpointTensor& tensor = source_.tensors()[i];
-    if (!IsFingerprinted(tensor)) {
+    if (!IsFingerprinted(tensor) || lost.contains(i)) {
       continue;
     }
     const auto [row, is_new] =

@@ -33,8 +33,8 @@ class Fingerprint {
   explicit Fingerprint(const Checkpoint& source);
 
   // {"format": ..., "parameters": [{"name", "num_elements", "master",
-  // "momentum"}]}, parameters in the source's order.
-  std::string ToJson() const;
+  // "momentum"}]}, parameters in the source's order, without what is lost.
+  std::string ToJson(std::span<const SinkLoss> losses = {}) const;
 
  private:
   friend class SegmentFingerprint;

@@ -14,8 +14,9 @@ constexpr std::string_view kLockName = ".muonstore-lock";
 // Of a tag being written, and of one put aside for its successor.
 constexpr std::string_view kPartialSuffix = ".muonstore-partial";
 constexpr std::string_view kAsideSuffix = ".muonstore-aside";
-// What AtomicFile leaves of `latest` where the power went.
+// What AtomicFile leaves of `latest` and of fingerprints where the power went.
 constexpr std::string_view kUnfinishedLatest = "latest.tmp.";
+constexpr std::string_view kUnfinishedFingerprint = ".fingerprint.json.tmp.";
 
 std::string Join(const std::string& directory, std::string_view name) {
   return StrCat(directory, "/", name);
@@ -32,6 +33,11 @@ std::string TagOf(std::string_view name, std::string_view suffix) {
     return {};
   }
   return std::string(name.substr(1, name.size() - suffix.size() - 1));
+}
+
+bool IsUnfinished(std::string_view name) {
+  return name.starts_with(kUnfinishedLatest) ||
+         name.find(kUnfinishedFingerprint) != std::string_view::npos;
 }
 
 std::string ParentOf(const std::string& path) {
@@ -115,7 +121,7 @@ void OutputRoot::CleanUp() {
       fs_->Rename(Join(root_, name), Join(root_, aside));
       fs_->SyncDirectory(root_);
     } else if (!aside.empty() || !TagOf(name, kPartialSuffix).empty() ||
-               name.starts_with(kUnfinishedLatest)) {
+               IsUnfinished(name)) {
       RemoveTree(*fs_, Join(root_, name));
     }
   }

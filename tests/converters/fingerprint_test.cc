@@ -129,6 +129,9 @@ TEST_F(FingerprintTest, APartThatNeverPassedIsAnError) {
     EXPECT_EQ(error.code(), ErrorCode::kInternal);
     EXPECT_THAT(error.what(), HasSubstr("w/master"));
   }
+  const std::vector<SinkLoss> lost = {{.kind = "x", .tensors = {0, 1, 2, 4}}};
+  EXPECT_EQ(nlohmann::json::parse(fingerprint.ToJson(lost))["parameters"],
+            nlohmann::json::array());
 }
 
 }  // namespace

@@ -143,6 +143,8 @@ TEST_F(OutputRootTest, WhatADeadWriterLeftIsRemovedOrPutBack) {
   stdfs::create_directories(scratch_ / "root/c");
   stdfs::create_directories(scratch_ / "root/.c.muonstore-aside");
   stdfs::create_directories(scratch_ / "root/.other");
+  WriteBytes(scratch_ / "root/latest.tmp.77.0", "half");
+  WriteBytes(scratch_ / "root/c.fingerprint.json.tmp.77.1", "half");
   { OutputRoot root(fs_, Path("root")); }
   EXPECT_THAT(List(), ElementsAre(".other", "b", "c"));
   EXPECT_EQ(ReadBytes(scratch_ / "root/b/f"), "only copy");

@@ -5,6 +5,7 @@
 #include <memory>
 #include <system_error>
 
+#include "converters/fingerprinted_sink.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
 
@@ -97,7 +98,8 @@ std::vector<std::string> FilesBeside(FileSystem& fs, const Places& places) {
   if (places.source_root.empty() || places.same_root) return names;
   for (const std::string& name : fs.List(places.source_root)) {
     const auto status = fs.Stat(StrCat(places.source_root, "/", name));
-    const bool is_ours = name.front() == '.' || name == "latest";
+    const bool is_ours =
+        name.front() == '.' || name == "latest" || IsFingerprintName(name);
     if (status && status->type == FileType::kRegular && !is_ours) {
       names.push_back(name);
     }

@@ -1,0 +1,76 @@
+#include "converters/fingerprinted_sink.h"
+
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "src/base/str.h"
+
+namespace muonstore {
+namespace {
+
+constexpr std::string_view kSuffix = ".fingerprint.json";
+
+class WatchedFile final : public SinkFile {
+ public:
+  WatchedFile(std::unique_ptr<SinkFile> file, Fingerprint& fingerprint)
+      : file_(std::move(file)), fingerprint_(fingerprint) {}
+
+  const std::string& path() const override { return file_->path(); }
+  std::span<const SinkSegment> segments() const override {
+    return file_->segments();
+  }
+  void Append(size_t segment, std::span<const std::byte> bytes) override {
+    if (!watch_ || segment != segment_) {
+      watch_.emplace(fingerprint_, file_->segments()[segment]);
+      segment_ = segment;
+    }
+    watch_->Append(bytes);
+    file_->Append(segment, bytes);
+  }
+  void Close() override { file_->Close(); }
+
+ private:
+  std::unique_ptr<SinkFile> file_;
+  Fingerprint& fingerprint_;
+  std::optional<SegmentFingerprint> watch_;
+  size_t segment_ = 0;
+};
+
+}  // namespace
+
+std::string FingerprintName(const std::string& tag) {
+  return StrCat(tag, kSuffix);
+}
+
+bool IsFingerprintName(const std::string& file_name) {
+  return file_name.ends_with(kSuffix);
+}
+
+FingerprintedSink::FingerprintedSink(std::unique_ptr<CheckpointSink> sink,
+                                     const Checkpoint& source,
+                                     os::OutputRoot& root,
+                                     const std::string& tag)
+    : sink_(std::move(sink)),
+      root_(root),
+      fingerprint_path_(StrCat(root.path(), "/", FingerprintName(tag))),
+      fingerprint_(source) {}
+
+std::unique_ptr<SinkFile> FingerprintedSink::CreateFile(size_t file) {
+  return std::make_unique<WatchedFile>(sink_->CreateFile(file), fingerprint_);
+}
+
+void FingerprintedSink::Commit() {
+  const std::string json = fingerprint_.ToJson(sink_->losses());
+  FileSystem& fs = root_.fs();
+  if (fs.Stat(fingerprint_path_)) {
+    fs.Remove(fingerprint_path_);
+    fs.SyncDirectory(root_.path());
+  }
+  sink_->Commit();
+  AtomicFile file(root_.shared_fs(), fingerprint_path_);
+  file.file().WriteAt(0, std::as_bytes(std::span(json)));
+  file.Commit();
+}
+
+}  // namespace muonstore

@@ -1,0 +1,56 @@
+// A sink whose target gets a fingerprint beside it.
+//
+// What: passes everything on to another sink, looks at the bytes on their way
+//   and writes `<root>/<tag>.fingerprint.json` once the target exists. A
+//   fingerprint of a tag that is being replaced goes before the new tag comes,
+//   so that none ever belongs to another tag's state.
+// Ownership: owns the other sink; source and root must outlive it.
+// Threads, failures: as CheckpointSink.
+
+#ifndef MUONSTORE_CONVERTERS_FINGERPRINTED_SINK_H_
+#define MUONSTORE_CONVERTERS_FINGERPRINTED_SINK_H_
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "converters/fingerprint.h"
+#include "muonstore/checkpoint_sink.h"
+#include "src/os/output_root.h"
+
+namespace muonstore {
+
+// "step5.fingerprint.json".
+std::string FingerprintName(const std::string& tag);
+bool IsFingerprintName(const std::string& file_name);
+
+class FingerprintedSink final : public CheckpointSink {
+ public:
+  FingerprintedSink(std::unique_ptr<CheckpointSink> sink,
+                    const Checkpoint& source, os::OutputRoot& root,
+                    const std::string& tag);
+
+  std::string path() const override { return sink_->path(); }
+  size_t num_files() const override { return sink_->num_files(); }
+  uint64_t payload_bytes(size_t file) const override {
+    return sink_->payload_bytes(file);
+  }
+  std::vector<SinkSegment> PlanFile(size_t file) const override {
+    return sink_->PlanFile(file);
+  }
+  std::span<const SinkLoss> losses() const override { return sink_->losses(); }
+  std::span<const std::string> notes() const override { return sink_->notes(); }
+  std::unique_ptr<SinkFile> CreateFile(size_t file) override;
+  void Commit() override;
+
+ private:
+  std::unique_ptr<CheckpointSink> sink_;
+  os::OutputRoot& root_;
+  std::string fingerprint_path_;
+  Fingerprint fingerprint_;
+};
+
+}  // namespace muonstore
+
+#endif  // MUONSTORE_CONVERTERS_FINGERPRINTED_SINK_H_
