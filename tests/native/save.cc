@@ -1,9 +1,12 @@
 #include "tests/native/save.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <utility>
 #include <vector>
+
+#include "formats/native/file_names.h"
 
 namespace muonstore::native {
 namespace {
@@ -51,19 +54,34 @@ TargetLayout LayoutOf(const Checkpoint& source, const ZeroRule& rule) {
           .optimizer_class = source.info().optimizer_class};
 }
 
+void FillFile(CheckpointSink& sink, size_t file, const Checkpoint& source,
+              size_t piece_bytes) {
+  const auto out = sink.CreateFile(file);
+  for (size_t s = 0; s < out->segments().size(); ++s) {
+    const std::vector<std::byte> bytes =
+        SegmentBytes(out->segments()[s], source);
+    for (size_t at = 0; at < bytes.size(); at += piece_bytes) {
+      out->Append(s, std::span(bytes).subspan(
+                         at, std::min(piece_bytes, bytes.size() - at)));
+    }
+  }
+  out->Close();
+}
+
 void Fill(CheckpointSink& sink, const Checkpoint& source, size_t piece_bytes) {
   for (size_t f = 0; f < sink.num_files(); ++f) {
-    const auto file = sink.CreateFile(f);
-    for (size_t s = 0; s < file->segments().size(); ++s) {
-      const std::vector<std::byte> bytes =
-          SegmentBytes(file->segments()[s], source);
-      for (size_t at = 0; at < bytes.size(); at += piece_bytes) {
-        file->Append(s, std::span(bytes).subspan(
-                            at, std::min(piece_bytes, bytes.size() - at)));
-      }
-    }
-    file->Close();
+    FillFile(sink, f, source, piece_bytes);
   }
+}
+
+std::string SaveIdIn(const std::string& directory) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    std::string id = SaveIdOf(entry.path().filename().string());
+    if (!id.empty()) {
+      return id;
+    }
+  }
+  return "";
 }
 
 std::string Save(std::shared_ptr<FileSystem> fs, const std::string& root,
