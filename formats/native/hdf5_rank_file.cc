@@ -68,7 +68,7 @@ void Describe(const Handle& dataset, const SegmentPlace& place) {
   }
 }
 
-void AddSegment(const Handle& file, const RankFileContent& content,
+void AddSegment(const Handle& group, const RankFileContent& content,
                 const SegmentPlace& place, Hdf5Image& image) {
   const auto elements =
       static_cast<hsize_t>(DatasetElements(place.what, content.compressed));
@@ -80,7 +80,7 @@ void AddSegment(const Handle& file, const RankFileContent& content,
         offset, elements * static_cast<uint64_t>(SizeBytes(place.what.dtype)));
   }
   const Handle dataset(
-      H5Dcreate2(file.get(), DatasetPath(place.slot).c_str(),
+      H5Dcreate2(group.get(), DatasetName(place.slot).c_str(),
                  Hdf5Type(place.what.dtype).get(), space.get(),
                  LinkProperties().get(), Properties(content, place).get(),
                  H5P_DEFAULT),
@@ -95,11 +95,11 @@ void AddSegment(const Handle& file, const RankFileContent& content,
 
 }  // namespace
 
-std::string DatasetPath(int32_t slot) {
+std::string DatasetName(int32_t slot) {
   constexpr size_t kDigits = 5;
   std::string number = StrCat(slot);
   number.insert(0, kDigits - std::min(kDigits, number.size()), '0');
-  return "/segments/" + number;
+  return number;
 }
 
 int64_t DatasetElements(const Slot& slot, bool compressed) {
@@ -120,8 +120,11 @@ Hdf5Image MakeRankFile(const RankFileContent& content) {
   WriteAttribute(file.get(), "muonstore_rank_file", int64_t{1});
   WriteAttribute(file.get(), "rank", int64_t{content.rank});
   WriteAttribute(file.get(), "save_id", content.save_id);
-  for (const SegmentPlace& place : content.segments) {
-    AddSegment(file, content, place, image);
+  {
+    const Handle group = GroupIn(file, kSegmentsGroup);
+    for (const SegmentPlace& place : content.segments) {
+      AddSegment(group, content, place, image);
+    }
   }
   file.Close("finish a file");
   return image;

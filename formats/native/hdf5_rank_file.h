@@ -14,8 +14,9 @@
 
 namespace muonstore::native {
 
-// Path of a segment's dataset in its rank's file: "/segments/00003" for slot 3.
-std::string DatasetPath(int32_t slot);
+// A segment's dataset in its rank's file: "00003" for slot 3.
+inline constexpr const char* kSegmentsGroup = "segments";
+std::string DatasetName(int32_t slot);
 // Elements of its dataset: padded to whole pages where it is not compressed.
 int64_t DatasetElements(const Slot& slot, bool compressed);
 

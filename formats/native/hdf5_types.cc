@@ -84,9 +84,21 @@ Handle DatasetProperties() {
   return properties;
 }
 
+Handle GroupIn(const Handle& parent, const std::string& name) {
+  if (H5Lexists(parent.get(), name.c_str(), H5P_DEFAULT) > 0) {
+    return {H5Gopen2(parent.get(), name.c_str(), H5P_DEFAULT), H5Gclose,
+            "open a group"};
+  }
+  const Handle properties(H5Pcreate(H5P_GROUP_CREATE), H5Pclose,
+                          "make properties");
+  Check(H5Pset_obj_track_times(properties.get(), 0), "leave out times");
+  return {H5Gcreate2(parent.get(), name.c_str(), LinkProperties().get(),
+                     properties.get(), H5P_DEFAULT),
+          H5Gclose, "make a group"};
+}
+
 Handle LinkProperties() {
   Handle properties(H5Pcreate(H5P_LINK_CREATE), H5Pclose, "make properties");
-  Check(H5Pset_create_intermediate_group(properties.get(), 1), "make groups");
   Check(H5Pset_char_encoding(properties.get(), H5T_CSET_UTF8), "use UTF-8");
   return properties;
 }

@@ -18,7 +18,10 @@ Handle Hdf5Type(DType dtype);
 
 // Properties of a new dataset with what all of ours have in common.
 Handle DatasetProperties();
-// Properties that make the groups on the way to a new dataset.
+// The group of that name in `parent`, made where it is absent. Without times:
+// the same checkpoint gives the same bytes.
+Handle GroupIn(const Handle& parent, const std::string& name);
+// Names of links are UTF-8.
 Handle LinkProperties();
 
 void WriteAttribute(hid_t object, const char* name, int64_t value);

@@ -66,10 +66,11 @@ class ViewMaker {
     for (const Fragment& fragment : layout_.present_fragments(entry)) {
       Map(properties, tensor.shape, fragment);
     }
-    const std::string path = StrCat("/state/", EscapePathPart(tensor.key.kind),
-                                    "/", EscapePathPart(tensor.key.parameter));
+    const Handle group =
+        GroupIn(GroupIn(file, "state"), EscapePathPart(tensor.key.kind));
+    const std::string name = EscapePathPart(tensor.key.parameter);
     const Handle dataset(
-        H5Dcreate2(file.get(), path.c_str(), type.get(),
+        H5Dcreate2(group.get(), name.c_str(), type.get(),
                    SpaceOf(tensor.shape.dims()).get(), LinkProperties().get(),
                    properties.get(), H5P_DEFAULT),
         H5Dclose, "create a virtual dataset");
@@ -85,6 +86,8 @@ class ViewMaker {
     const int32_t slot = layout_.slots()[segment];
     const std::string file =
         RankFileName(layout_.segments()[segment].rank, manifest_.save_id);
+    const std::string path =
+        StrCat("/", kSegmentsGroup, "/", DatasetName(slot));
     const Handle source = SpaceOf({DatasetElements(
         manifest_.slots[static_cast<size_t>(slot)], manifest_.compressed)});
     const Handle target = SpaceOf(shape.dims());
@@ -99,7 +102,7 @@ class ViewMaker {
       Select(target, box);
       Select(source, {{at}, {count}});
       Check(H5Pset_virtual(properties.get(), target.get(), file.c_str(),
-                           DatasetPath(slot).c_str(), source.get()),
+                           path.c_str(), source.get()),
             "map a part");
       at += count;
     }

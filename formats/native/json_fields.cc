@@ -93,6 +93,14 @@ const nlohmann::json& AsArray(const nlohmann::json& value,
   return value;
 }
 
+std::pair<const nlohmann::json*, const nlohmann::json*> AsPair(
+    const nlohmann::json& value, std::string_view field) {
+  if (!value.is_array() || value.size() != 2) {
+    FailField(field, "an array of two", value);
+  }
+  return {&value[0], &value[1]};
+}
+
 Fields::Fields(const nlohmann::json& value, std::string_view what)
     : value_(value), what_(what) {
   if (!value.is_object()) {

@@ -6,6 +6,8 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "formats/native/manifest_names.h"
 #include "muonstore/error.h"
@@ -46,6 +48,21 @@ Enum AsWord(const nlohmann::json& value, std::string_view field,
   FailField(field, "one of a few words", value);
 }
 
+// An array of exactly two.
+std::pair<const nlohmann::json*, const nlohmann::json*> AsPair(
+    const nlohmann::json& value, std::string_view field);
+
+// Each item of an array through `parse`.
+template <typename T, typename Parse>
+std::vector<T> ListOf(const nlohmann::json& value, std::string_view field,
+                      const Parse& parse) {
+  std::vector<T> list;
+  for (const nlohmann::json& item : AsArray(value, field)) {
+    list.push_back(parse(item));
+  }
+  return list;
+}
+
 // An object whose fields must all be asked for.
 class Fields {
  public:
@@ -58,6 +75,13 @@ class Fields {
   int64_t Integer(std::string_view key, int64_t least,
                   int64_t most = std::numeric_limits<int64_t>::max()) {
     return AsInteger(Get(key), key, least, most);
+  }
+  int32_t Int32(std::string_view key, int32_t least) {
+    return static_cast<int32_t>(
+        Integer(key, least, std::numeric_limits<int32_t>::max()));
+  }
+  uint64_t Size(std::string_view key) {
+    return static_cast<uint64_t>(Integer(key, 0));
   }
   std::string Text(std::string_view key) { return AsText(Get(key), key); }
   uint64_t Digest(std::string_view key) { return AsDigest(Get(key), key); }

@@ -1,5 +1,5 @@
 // Whatever fails and wherever: the old tag or the new one, never a mix, and the
-// next save cleans up.
+// next save cleans up. Over nothing, over a native tag, over DeepSpeed's.
 #include <filesystem>
 #include <set>
 
@@ -12,167 +12,168 @@
 #include "src/base/str.h"
 #include "tests/native/carried_checkpoint.h"
 #include "tests/native/compare.h"
-#include "tests/native/fault_file_system.h"
-#include "tests/native/random_checkpoint.h"
 #include "tests/native/save.h"
 #include "tests/testutil/fixtures.h"
 #include "tests/testutil/scratch.h"
+#include "tests/testutil/simulated_file_system.h"
 
 namespace muonstore::native {
 namespace {
 
-namespace stdfs = std::filesystem;
+using testutil::Fault;
+using testutil::SimulatedFileSystem;
+using Disk = std::shared_ptr<SimulatedFileSystem>;
 
-std::set<std::string> NamesIn(const std::string& directory) {
-  std::set<std::string> names;
-  if (stdfs::exists(directory)) {
-    for (const auto& entry : stdfs::directory_iterator(directory)) {
-      names.insert(entry.path().filename().string());
-    }
-  }
-  return names;
-}
+constexpr const char* kRoot = "/sim/root";
+constexpr const char* kTag = "/sim/root/tag";
+// What was not synced survives in another way each time.
+constexpr uint64_t kNumRestarts = 3;
 
 enum class Before { kNothing, kNative, kDeepSpeed };
-enum class Failure { kOneError, kTornWrite, kDeath, kPowerLoss };
 
 struct Case {
   Before before;
-  Failure failure;
+  Fault fault;
 };
+
+void CopyToDisk(const std::filesystem::path& from, FileSystem& fs) {
+  fs.CreateDirectories(kTag);
+  for (const auto& entry : std::filesystem::directory_iterator(from)) {
+    const auto file =
+        fs.CreateFile(StrCat(kTag, "/", entry.path().filename().string()));
+    const std::string bytes = testutil::ReadBytes(entry.path());
+    file->WriteAt(0, std::as_bytes(std::span(bytes)));
+    file->Sync();
+    file->Close();
+  }
+  for (const char* directory : {kTag, kRoot, "/sim"}) {
+    fs.SyncDirectory(directory);
+  }
+}
 
 class NativeCrash : public testing::TestWithParam<Case> {
  protected:
   NativeCrash()
-      : old_(SmallCarriedCheckpoint(1)), new_(SmallCarriedCheckpoint(3)) {}
-
-  static SinkOptions Options() {
-    return {.tag = "tag", .overwrite = true, .block_bytes = 4096};
-  }
-
-  static std::shared_ptr<FileSystem> NoFault() {
-    return std::make_shared<FaultFileSystem>(FaultFileSystem::Fault{});
-  }
-
-  std::string TagPath() const { return root_ + "/tag"; }
-
-  // A fresh root with what was there before.
-  void Prepare(int64_t n) {
-    root_ = (scratch_ / StrCat("root", n)).string();
+      : old_(SmallCarriedCheckpoint(1)),
+        new_(SmallCarriedCheckpoint(3)),
+        start_(
+            std::make_shared<SimulatedFileSystem>(PosixFileSystem(), "/sim")) {
     if (GetParam().before == Before::kNative) {
-      Save(NoFault(), root_, Options(), *old_,
-           LayoutOf(*old_, {.num_ranks = 3}));
+      SaveTag(start_, *old_, 3);
     } else if (GetParam().before == Before::kDeepSpeed) {
-      stdfs::create_directories(root_);
-      stdfs::copy(testutil::FindDeepSpeedCase("s2-ws2-bf16-none-base").folder /
-                      "ckpt" / "step5",
-                  TagPath());
+      CopyToDisk(testutil::FindDeepSpeedCase("s2-ws2-bf16-none-base").folder /
+                     "ckpt" / "step5",
+                 *start_);
     }
+  }
+
+  static void SaveTag(const Disk& fs, const Checkpoint& source,
+                      int32_t num_ranks) {
+    Save(fs, kRoot, {.tag = "tag", .overwrite = true, .block_bytes = 4096},
+         source, LayoutOf(source, {.num_ranks = num_ranks}));
   }
 
   // Returns whether the save said that it succeeded.
-  bool SaveWithFault(int64_t n, int64_t& num_changes) {
-    const Failure failure = GetParam().failure;
-    const auto fs = std::make_shared<FaultFileSystem>(FaultFileSystem::Fault{
-        .at = n,
-        .dies = failure == Failure::kDeath || failure == Failure::kPowerLoss,
-        .tears = failure == Failure::kTornWrite});
-    bool saved = false;
+  bool TrySave(const Disk& fs) const {
     try {
-      Save(fs, root_, Options(), *new_, LayoutOf(*new_, {.num_ranks = 2}));
-      saved = true;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted) << error.what();
+      SaveTag(fs, *new_, 2);
+      return true;
+    } catch (const Error&) {
+      return false;
     }
-    num_changes = fs->num_changes();
-    if (failure == Failure::kPowerLoss) {
-      fs->LosePower();
+  }
+
+  static std::set<std::string> NamesInTag(const SimulatedFileSystem& fs) {
+    const std::string prefix = "root/tag/";
+    std::set<std::string> names;
+    for (const auto& [path, bytes] : fs.Everything()) {
+      if (path.starts_with(prefix) && path.size() > prefix.size()) {
+        names.insert(path.substr(prefix.size()));
+      }
     }
-    return saved;
+    return names;
   }
 
   // True where the tag is the new one; it must be that or what was before.
-  bool IsNew() const {
-    const auto fs = PosixFileSystem();
-    if (!stdfs::exists(TagPath() + "/manifest.json")) {
-      ExpectOldForeign();
+  bool IsNew(const Disk& fs) const {
+    if (!NamesInTag(*fs).contains("manifest.json")) {
+      EXPECT_NE(GetParam().before, Before::kNative);
+      if (GetParam().before == Before::kDeepSpeed) {
+        EXPECT_TRUE(VerifyCheckpoint(fs, kTag).whole());
+      }
       return false;
     }
-    const VerifyReport report = VerifyTag(fs, TagPath(), {});
+    const VerifyReport report = VerifyTag(fs, kTag, {});
     EXPECT_TRUE(report.whole()) << report.findings.at(0).ToString();
-    const auto checkpoint = NativeCheckpoint::Open(fs, TagPath(), {});
+    const auto checkpoint = NativeCheckpoint::Open(fs, kTag, {});
     const bool is_new = checkpoint->info().num_ranks == 2;
     ExpectSameTensors(is_new ? *new_ : *old_, *checkpoint);
     EXPECT_TRUE(is_new || GetParam().before == Before::kNative);
     return is_new;
   }
 
-  void ExpectOldForeign() const {
-    EXPECT_NE(GetParam().before, Before::kNative);
-    if (GetParam().before == Before::kDeepSpeed) {
-      EXPECT_TRUE(VerifyCheckpoint(PosixFileSystem(), TagPath()).whole());
-    }
-  }
-
   // After another save into the root: nothing but what belongs there.
-  void ExpectCleanAfterNextSave(bool is_new) const {
-    Save(NoFault(), root_, {.tag = "other"}, *old_, LayoutOf(*old_, {}));
-    const std::set<std::string> names = NamesIn(TagPath());
+  void ExpectCleanAfterNextSave(const Disk& fs, bool is_new) const {
+    Save(fs, kRoot, {.tag = "other"}, *old_, LayoutOf(*old_, {}));
+    const std::set<std::string> names = NamesInTag(*fs);
     std::set<std::string> ids;
     for (const std::string& name : names) {
       ids.insert(SaveIdOf(name));
-      EXPECT_NE(name.substr(0, 14), "manifest.json.");
+      EXPECT_FALSE(name.starts_with("manifest.json.")) << name;
     }
     ids.erase("");
     const bool native = is_new || GetParam().before == Before::kNative;
     EXPECT_EQ(ids.size(), native ? 1U : 0U);
     EXPECT_EQ(names.contains("checkpoint.h5"), native);
-    if (!native && GetParam().before == Before::kNothing) {
-      EXPECT_TRUE(names.empty());  // An empty folder may stay.
-    }
-    EXPECT_EQ(IsNew(), is_new);
+    EXPECT_EQ(IsNew(fs), is_new);
   }
 
-  testutil::Scratch scratch_;
-  std::string root_;
+  void Check(const Disk& fs, bool saved) {
+    const bool is_new = IsNew(fs);
+    EXPECT_TRUE(is_new || !saved) << "said to be saved, and is not there";
+    (is_new ? num_new_ : num_old_) += 1;
+    ExpectCleanAfterNextSave(fs, is_new);
+  }
+
   std::unique_ptr<Checkpoint> old_;
   std::unique_ptr<Checkpoint> new_;
+  Disk start_;
+  int num_old_ = 0;
+  int num_new_ = 0;
 };
 
 TEST_P(NativeCrash, OldOrNewAtEveryOperation) {
-  int num_old = 0;
-  int num_new = 0;
-  // Until a save is over before its fault.
-  int64_t num_changes = 1;
-  for (int64_t n = 0; n <= num_changes; ++n) {
+  const auto sound = start_->Copy();
+  const int64_t first = sound->num_operations();
+  ASSERT_TRUE(TrySave(sound));
+  const int64_t count = sound->num_operations() - first;
+  for (int64_t n = 0; n < count && !HasFailure(); ++n) {
     SCOPED_TRACE(StrCat("fault at operation ", n));
-    Prepare(n);
-    const std::set<std::string> before = NamesIn(TagPath());
-    const bool saved = SaveWithFault(n, num_changes);
-    EXPECT_TRUE(saved || n < num_changes);
-    const bool is_new = IsNew();
-    EXPECT_TRUE(is_new || !saved) << "said to be saved, and is not there";
-    if (!is_new && (GetParam().failure == Failure::kOneError ||
-                    GetParam().failure == Failure::kTornWrite)) {
-      EXPECT_EQ(NamesIn(TagPath()), before) << "a live process leaves nothing";
+    const auto fs = start_->Copy();
+    fs->FailAfter(n, GetParam().fault);
+    const bool saved = TrySave(fs);
+    if (fs->has_power()) {
+      if (!IsNew(fs) && GetParam().before != Before::kNothing) {
+        EXPECT_EQ(NamesInTag(*fs), NamesInTag(*start_))
+            << "a live process leaves nothing";
+      }
+      Check(fs, saved);
     }
-    ExpectCleanAfterNextSave(is_new);
-    (is_new ? num_new : num_old) += 1;
-    stdfs::remove_all(root_);
-    ASSERT_LT(n, 1000);
-    if (HasFailure()) {
-      break;
+    for (uint64_t seed = 0; seed < kNumRestarts && !fs->has_power(); ++seed) {
+      const auto machine = fs->Copy();
+      machine->Restart(seed);
+      Check(machine, saved);
     }
   }
-  EXPECT_GT(num_old, 10);
-  EXPECT_GT(num_new, 2);
+  EXPECT_GT(num_old_, 10);
+  EXPECT_GT(num_new_, 2);
 }
 
 std::string CaseName(const testing::TestParamInfo<Case>& param) {
   constexpr const char* kBefore[] = {"Nothing", "Native", "DeepSpeed"};
-  constexpr const char* kFailure[] = {"OneError", "TornWrite", "Death",
-                                      "PowerLoss"};
-  return StrCat(kFailure[static_cast<int>(param.param.failure)], "Over",
+  constexpr const char* kFault[] = {"OneError", "NoSpace", "ShortWrite",
+                                    "PowerLoss", "TornWrite"};
+  return StrCat(kFault[static_cast<int>(param.param.fault)], "Over",
                 kBefore[static_cast<int>(param.param.before)]);
 }
 
@@ -180,9 +181,9 @@ std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const Before before :
        {Before::kNothing, Before::kNative, Before::kDeepSpeed}) {
-    for (const Failure failure : {Failure::kOneError, Failure::kTornWrite,
-                                  Failure::kDeath, Failure::kPowerLoss}) {
-      cases.push_back({before, failure});
+    for (const Fault fault : {Fault::kError, Fault::kShortWrite,
+                              Fault::kPowerLoss, Fault::kTornWrite}) {
+      cases.push_back({before, fault});
     }
   }
   return cases;
