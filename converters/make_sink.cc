@@ -1,5 +1,6 @@
 #include "converters/make_sink.h"
 
+#include "formats/native/sink.h"
 #include "formats/safetensors/sink.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
@@ -19,11 +20,17 @@ std::string_view TargetFormatName(TargetFormat format) {
 }
 
 std::unique_ptr<CheckpointSink> MakeSink(const Checkpoint& source,
-                                         const TargetLayout& /*layout*/,
+                                         const TargetLayout& layout,
                                          os::OutputRoot& root,
                                          const SinkRequest& request) {
   switch (request.format) {
     case TargetFormat::kNative:
+      return native::MakeNativeSink(
+          root,
+          native::SinkOptions{.tag = request.tag,
+                              .overwrite = request.overwrite,
+                              .zstd_level = request.zstd_level},
+          source, layout);
     case TargetFormat::kDeepSpeed:
       break;
     case TargetFormat::kSafetensors:
