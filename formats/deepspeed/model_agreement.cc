@@ -69,9 +69,12 @@ class Comparison {
   }
 
   void CompareBuffers() {
+    const auto render = [](const std::vector<std::string>& names) {
+      return names.empty() ? std::string(kNotThere) : JoinNames(names, 5);
+    };
     if (first_.buffer_names != other_.buffer_names) {
-      Equal("buffer_names", JoinNames(first_.buffer_names, 5),
-            JoinNames(other_.buffer_names, 5));
+      Equal("buffer_names", render(first_.buffer_names),
+            render(other_.buffer_names));
     }
   }
 

@@ -180,7 +180,7 @@ TEST(MemoryBudget, ChargesThePeakOfGrowth) {
   EXPECT_EQ(budget.used_bytes(), 0u);
   budget.Charge(MemoryBudget::kSpareBytes - used);
   EXPECT_ERROR(budget.Charge(used + 1), ErrorCode::kResourceExhausted,
-               "56 MiB");
+               "58 MiB");
   budget.Charge(used);
 }
 
