@@ -287,7 +287,8 @@ Location Locate(FileSystem& fs, const std::string& path,
                 {.file = root});
   }
   std::string found = root + "/" + name;
-  return {.kind = KindOfTag(fs, found), .path = std::move(found)};
+  const Location::Kind kind = KindOfTag(fs, found);
+  return {.kind = kind, .path = std::move(found)};
 }
 
 }  // namespace muonstore
