@@ -1,10 +1,11 @@
 // Compares what two checkpoints hold besides tensors.
 //
 // What: hyper-parameters and steps per param group, counters, and how the
-//   momentum is to be read, and faults found while opening. Groups are matched by the parameters that they
-//   hold, the rest by name. A value that only one checkpoint has is a note: the
-//   keys that a file holds depend on the optimizer class behind it, which is
-//   part of the container, as stage, ranks and offload are.
+//   momentum is to be read, and faults found while opening. Groups are matched
+//   by the parameters that they hold, the rest by name. A value that only one
+//   checkpoint has is a note: the keys that a file holds depend on the
+//   optimizer class behind it, which is part of the container, as stage, ranks
+//   and offload are.
 // Ownership: plain values.
 // Threads: pure functions.
 
