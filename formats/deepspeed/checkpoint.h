@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/deepspeed/carried_state.h"
 #include "formats/deepspeed/parts.h"
 #include "formats/deepspeed/segment_table.h"
 #include "formats/deepspeed/tensor_table.h"
@@ -46,6 +47,9 @@ class DeepSpeedCheckpoint final : public Checkpoint {
   std::span<const Segment> segments() const override;
   void ReadSegment(int32_t segment, int64_t first_element,
                    std::span<std::byte> out) const override;
+  const torchfile::CarriedState* carried_state() const override {
+    return &carried_;
+  }
 
   const Parts& parts() const { return parts_; }
 
@@ -56,6 +60,7 @@ class DeepSpeedCheckpoint final : public Checkpoint {
   const SegmentTable& segment_table() const;
 
   Parts parts_;
+  RankFiles carried_{parts_};
   CheckpointInfo info_;
   std::optional<SegmentTable> segments_;  // Absent with rank_zero_only.
   TensorTable table_;
