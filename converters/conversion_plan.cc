@@ -34,6 +34,14 @@ class HeldRanges {
   }
 
   bool empty() const { return ranges_.empty(); }
+  int64_t NumElementsIn(const ElementRange& range) const {
+    int64_t count = 0;
+    for (const ElementRange& held : ranges_) {
+      count += std::max<int64_t>(
+          0, std::min(held.end, range.end) - std::max(held.begin, range.begin));
+    }
+    return count;
+  }
   // The first element of [0, num_elements) that is not held.
   std::optional<int64_t> FirstGap(int64_t num_elements) const {
     if (num_elements == 0) return std::nullopt;
@@ -129,7 +137,10 @@ class Planner {
     const TensorIndex index(source_);
     for (size_t i = 0; i < held_.size(); ++i) {
       const CheckpointTensor& tensor = source_.tensors()[i];
-      const auto gap = held_[i].FirstGap(tensor.shape.num_elements());
+      // What the source lacks, the target may lack, too.
+      HeldRanges accounted = held_[i];
+      for (const ElementRange& range : tensor.missing) accounted.Add(range);
+      const auto gap = accounted.FirstGap(tensor.shape.num_elements());
       if (!gap || lost[i]) continue;
       if (held_[i].empty() && IsRoundedMaster(index, tensor, lost)) continue;
       throw Error(ErrorCode::kInternal,
@@ -152,9 +163,11 @@ class Planner {
   void AddMissing() {
     for (size_t i = 0; i < held_.size(); ++i) {
       const CheckpointTensor& tensor = source_.tensors()[i];
-      if (tensor.missing.empty() || held_[i].empty()) continue;
       int64_t count = 0;
-      for (const ElementRange& range : tensor.missing) count += range.size();
+      for (const ElementRange& range : tensor.missing) {
+        count += held_[i].NumElementsIn(range);
+      }
+      if (count == 0) continue;
       plan_.losses.push_back(
           {.kind = kMissingLoss,
            .message = StrCat(Printable(tensor.key.ToString()), ": ", count,

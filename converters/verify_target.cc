@@ -27,6 +27,7 @@ constexpr int64_t kBlockBytes = 4 << 20;
 struct Found {
   DType dtype;
   Shape shape;
+  std::vector<ElementRange> missing = {};
 };
 
 // What was written, opened again.
@@ -53,7 +54,7 @@ class CheckpointTarget final : public Target {
     const auto at = index_.Find(source_.tensors()[tensor].key);
     if (!at) return std::nullopt;
     const CheckpointTensor& found = checkpoint_->tensors()[*at];
-    return Found{found.dtype, found.shape};
+    return Found{found.dtype, found.shape, found.missing};
   }
   void Read(size_t tensor, ElementRange range,
             std::span<std::byte> out) const override {
@@ -168,29 +169,62 @@ class Verification {
     if (found->shape != info.shape) {
       throw Different(tensor, "the target has another shape");
     }
-    const int64_t count = info.shape.num_elements();
-    const SinkSegment whole{.dtype = found->dtype,
-                            .num_elements = count,
-                            .scale = scale_[tensor],
-                            .pieces = {{.tensor = tensor, .length = count}}};
+    for (const ElementRange& range : found->missing) {
+      if (!Contains(info.missing, range)) {
+        throw Different(tensor, "the target lacks elements");
+      }
+    }
+    for (const ElementRange& range : Present(*found)) {
+      CompareRange(tensor, *found, range, progress);
+    }
+  }
+
+  static bool Contains(const std::vector<ElementRange>& ranges,
+                       const ElementRange& range) {
+    return std::any_of(
+        ranges.begin(), ranges.end(), [&](const ElementRange& other) {
+          return other.begin <= range.begin && range.end <= other.end;
+        });
+  }
+
+  static std::vector<ElementRange> Present(const Found& found) {
+    std::vector<ElementRange> present;
+    int64_t at = 0;
+    for (const ElementRange& hole : found.missing) {
+      if (hole.begin > at) present.push_back({at, hole.begin});
+      at = hole.end;
+    }
+    const int64_t end = found.shape.num_elements();
+    if (at < end) present.push_back({at, end});
+    return present;
+  }
+
+  void CompareRange(size_t tensor, const Found& found, ElementRange whole,
+                    ByteProgress& progress) const {
+    const int64_t count = found.shape.num_elements();
+    const SinkSegment segment{.dtype = found.dtype,
+                              .num_elements = count,
+                              .scale = scale_[tensor],
+                              .pieces = {{.tensor = tensor, .length = count}}};
     SegmentReader reader(source_);
     std::vector<std::byte> want;
     std::vector<std::byte> have;
-    const int64_t item = SizeBytes(found->dtype);
-    for (int64_t at = 0; at < count; at += kBlockBytes / item) {
-      const ElementRange range{at, std::min(count, at + kBlockBytes / item)};
+    const int64_t item = SizeBytes(found.dtype);
+    const int64_t step = kBlockBytes / item;
+    for (int64_t at = whole.begin; at < whole.end; at += step) {
+      const ElementRange range{at, std::min(whole.end, at + step)};
       want.resize(static_cast<size_t>(range.size() * item));
       have.resize(want.size());
-      reader.Read(whole, at, want);
+      reader.Read(segment, at, want);
       target_.Read(tensor, range, have);
-      if (want != have) {
-        const auto first =
-            std::mismatch(want.begin(), want.end(), have.begin());
+      const auto first = std::mismatch(want.begin(), want.end(), have.begin());
+      if (first.first != want.end()) {
         throw Different(
             tensor, StrCat("element ", at + (first.first - want.begin()) / item,
                            " differs from the source"));
       }
-      progress.Add(static_cast<uint64_t>(range.size() * SizeBytes(info.dtype)));
+      progress.Add(static_cast<uint64_t>(
+          range.size() * SizeBytes(source_.tensors()[tensor].dtype)));
     }
   }
 
@@ -205,7 +239,9 @@ void RequireWhole(const std::shared_ptr<FileSystem>& fs,
                   const std::string& path) {
   const VerifyReport report = VerifyCheckpoint(fs, path);
   for (const Finding& finding : report.findings) {
-    if (finding.severity == Finding::Severity::kFault) {
+    // Those that the source lacks are compared below.
+    if (finding.severity == Finding::Severity::kFault &&
+        finding.code != "missing_elements") {
       throw Error(ErrorCode::kDataLoss, finding.message, finding.place);
     }
   }
@@ -238,7 +274,8 @@ void VerifyTarget(const std::shared_ptr<FileSystem>& fs,
     return;
   }
   RequireWhole(fs, plan.path);
-  const CheckpointTarget target(source, OpenCheckpoint(fs, plan.path));
+  const CheckpointTarget target(
+      source, OpenCheckpoint(fs, plan.path, {.allow_loss = true}));
   Verification(source, sink, plan, target).Run(options);
   RequireSameValues(source, target.checkpoint());
 }

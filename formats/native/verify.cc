@@ -194,7 +194,7 @@ void ReportNames(const TagFiles& tag, VerifyReport& report) {
     if (!entry.tensor.missing.empty()) {
       report.findings.push_back(
           {.severity = Finding::Severity::kFault,
-           .code = "elements_missing",
+           .code = "missing_elements",
            .message = "elements that the source had lost are missing",
            .place = {.file = report.path,
                      .tensor = entry.tensor.key.ToString()}});

@@ -20,7 +20,7 @@ std::string FaultsOf(const VerifyReport& report) {
   std::string faults;
   for (const Finding& finding : report.findings) {
     if (finding.severity == Finding::Severity::kFault &&
-        finding.code != "elements_missing") {
+        finding.code != "missing_elements") {
       faults += finding.ToString() + "\n";
     }
   }

@@ -1,0 +1,293 @@
+// ckpt-convert as a user runs it.
+#include "tests/tools/convert_cli.h"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muonstore/file_system.h"
+#include "tests/testutil/fixtures.h"
+#include "tests/testutil/scratch.h"
+#include "tests/tools/cli.h"
+
+namespace muonstore::testutil {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Key;
+using testing::Not;
+
+namespace stdfs = std::filesystem;
+
+class ConvertCliTest : public testing::Test {
+ protected:
+  std::string Out(const std::string& name = "out") const {
+    return (scratch_ / name).string();
+  }
+  // Exits with `code` and says these words; nothing is left at out.
+  void ExpectRefused(std::vector<std::string> arguments, int code,
+                     const std::string& words) const {
+    const auto before = Snapshot(scratch_.path());
+    const ProcessResult result = RunConvert(std::move(arguments));
+    EXPECT_EQ(result.exit_code, code) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(words));
+    EXPECT_THAT(result.out, IsEmpty());
+    EXPECT_EQ(Snapshot(scratch_.path()), before);
+  }
+
+  const std::string source_ = CheckpointRoot("s2-ws2-bf16-none-base");
+  Scratch scratch_;
+};
+
+TEST_F(ConvertCliTest, HelpTeaches) {
+  const ProcessResult result = RunConvert({"--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("Examples:"), HasSubstr("Exit codes:"),
+                    HasSubstr("--zero-init"), HasSubstr("--allow-loss")));
+  EXPECT_EQ(RunConvert({"--version"}).out,
+            "ckpt-convert " MUONSTORE_VERSION "\n");
+}
+
+TEST_F(ConvertCliTest, ThereAndBackIsTheSameState) {
+  EXPECT_EQ(RunConvert({source_, Out("a"), "--to", "native", "--stage", "3",
+                        "--world-size", "3", "--zero-init", "yes", "--verify"})
+                .exit_code,
+            0);
+  EXPECT_EQ(RunConvert({Out("a"), Out("b"), "--stage", "1", "--world-size", "5",
+                        "--offload", "cpu", "--verify"})
+                .exit_code,
+            0);
+  EXPECT_EQ(Inspect({"diff", source_, Out("b")}).exit_code, 0);
+}
+
+TEST_F(ConvertCliTest, ExportsWeights) {
+  const auto json =
+      ConvertJson({source_, Out(), "--to", "safetensors", "--verify"});
+  EXPECT_EQ(json["target"]["format"], "safetensors");
+  EXPECT_EQ(json["verified"], true);
+  EXPECT_EQ(json["latest_written"], false);
+  EXPECT_THAT(Snapshot(Out()), Contains(Key("step5/model.safetensors")));
+}
+
+TEST_F(ConvertCliTest, MistakesAreExitCode2) {
+  const std::vector<std::vector<std::string>> lines = {
+      {},
+      {source_},
+      {source_, Out(), "surplus"},
+      {source_, Out(), "--to", "zip"},
+      {source_, Out(), "--to", "native", "--stage", "4"},
+      {source_, Out(), "--to", "native", "--world-size", "0"},
+      {source_, Out(), "--to", "native", "--zero-init", "maybe"},
+      {source_, Out(), "--to", "native", "--offload", "disk"},
+      {source_, Out(), "--to", "native", "--memory-limit", "lots"},
+      {source_, Out(), "--to", "native", "--memory-limit", "1KiB"},
+      {source_, Out(), "--to", "native", "--state", "master"},
+      {source_, Out(), "--to", "native", "--momentum-scale", "big"},
+      {source_, Out(), "--to", "native", "--out-tag", "a/b"},
+      {source_, Out(), "--to", "native", "--out-tag", ".hidden"},
+      {source_, Out(), "--to", "native", "--tag", "step6"},
+      {source_, Out(), "--to", "native", "--stage", "2", "--zero-init", "yes"},
+      {source_, Out(), "--to", "safetensors", "--stage", "2"},
+      {source_, Out(), "--to", "safetensors", "--zstd", "3"},
+      {source_, Out(), "--to", "safetensors", "--dtype", "i8"},
+      {source_, Out(), "--to", "safetensors", "--state", "velocity"},
+      {source_, Out(), "--to", "safetensors", "--set-latest"},
+  };
+  for (const auto& line : lines) ExpectRefused(line, 2, "error:");
+}
+
+TEST_F(ConvertCliTest, StageThreeNeedsAnAnswer) {
+  ExpectRefused({source_, Out(), "--to", "native", "--stage", "3"}, 2,
+                "--zero-init yes");
+}
+
+TEST_F(ConvertCliTest, NvmeIsRefusedByName) {
+  ExpectRefused({source_, Out(), "--offload", "nvme"}, 2,
+                "resume with offload_optimizer.device \"cpu\"");
+  ExpectRefused(
+      {CheckpointRoot("s3-ws2-bf16-nvme-base"), Out(), "--to", "deepspeed"}, 2,
+      "Write --offload cpu");
+}
+
+TEST_F(ConvertCliTest, AnExistingTagStaysWithoutOverwrite) {
+  ASSERT_EQ(RunConvert({source_, Out(), "--to", "native"}).exit_code, 0);
+  ExpectRefused({source_, Out(), "--to", "native"}, 2, "--overwrite");
+  EXPECT_EQ(RunConvert({source_, Out(), "--to", "native", "--overwrite",
+                        "--world-size", "4"})
+                .exit_code,
+            0);
+  EXPECT_EQ(InspectJson({Out()})["num_ranks"], 4);
+}
+
+TEST_F(ConvertCliTest, OtherTagsAndLatestStay) {
+  const std::string twotags = CheckpointRoot("s2-ws2-bf16-none-twotags");
+  ASSERT_EQ(RunConvert({twotags, Out(), "--to", "native", "--tag", "step5"})
+                .exit_code,
+            0);
+  EXPECT_EQ(ReadBytes(scratch_ / "out/latest"), "step5");
+  const auto before = Snapshot(scratch_ / "out/step5");
+  ASSERT_EQ(RunConvert({twotags, Out(), "--to", "native"}).exit_code, 0);
+  EXPECT_EQ(ReadBytes(scratch_ / "out/latest"), "step5");
+  EXPECT_EQ(Snapshot(scratch_ / "out/step5"), before);
+  ASSERT_EQ(RunConvert({twotags, Out(), "--to", "native", "--out-tag", "new",
+                        "--set-latest"})
+                .exit_code,
+            0);
+  EXPECT_EQ(ReadBytes(scratch_ / "out/latest"), "new");
+  EXPECT_EQ(Inspect({"diff", twotags, Out()}).exit_code, 0);
+}
+
+TEST_F(ConvertCliTest, TheSourceIsNeverInTheWay) {
+  const std::string root = scratch_.Copy(source_, "root").string();
+  ExpectRefused({root, root, "--to", "native", "--overwrite"}, 2,
+                "is the source itself");
+  ExpectRefused({root, root + "/step5", "--to", "native"}, 2,
+                "inside the source");
+  ExpectRefused({root, root + "/deep/er", "--to", "native"}, 2,
+                "inside the source's root");
+  // The target would replace the folder that holds the source.
+  ExpectRefused({root, scratch_.path().string(), "--to", "native", "--out-tag",
+                 "root", "--overwrite"},
+                2, "holds the source");
+  // By another name.
+  stdfs::create_directory_symlink(root, scratch_ / "link");
+  ExpectRefused({root, Out("link"), "--to", "native", "--overwrite"}, 2,
+                "is the source itself");
+  // The root itself may take another tag.
+  EXPECT_EQ(
+      RunConvert({root, root, "--to", "native", "--out-tag", "x"}).exit_code,
+      0);
+  EXPECT_EQ(ReadBytes(scratch_ / "root/latest"), "step5");
+}
+
+TEST_F(ConvertCliTest, ADryRunWritesNothing) {
+  const auto json = ConvertJson({source_, Out("deep/er"), "--to", "native",
+                                 "--world-size", "3", "--dry-run"});
+  EXPECT_EQ(json["dry_run"], true);
+  EXPECT_EQ(json["target"]["file_bytes"].size(), 3U);
+  EXPECT_THAT(Snapshot(scratch_.path()), IsEmpty());
+}
+
+TEST_F(ConvertCliTest, LossesNeedLeave) {
+  const std::string elastic = CheckpointRoot("s1-ws2-bf16-none-elastic");
+  const std::vector<std::string> momentum = {
+      elastic, Out(), "--to", "safetensors", "--state", "momentum"};
+  ExpectRefused(momentum, 4, "--allow-loss missing");
+  auto dry = momentum;
+  dry.emplace_back("--dry-run");
+  const ProcessResult result = RunConvert(dry);
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.out, HasSubstr("needs --allow-loss missing"));
+  auto allowed = momentum;
+  allowed.insert(allowed.end(), {"--allow-loss", "missing", "--verify"});
+  EXPECT_THAT(ConvertJson(allowed)["losses"].dump(),
+              HasSubstr("\"kind\":\"missing\""));
+}
+
+TEST_F(ConvertCliTest, WhatTheSourceLacksANativeTargetLacks) {
+  const std::string elastic = CheckpointRoot("s1-ws2-bf16-none-elastic");
+  const auto json = ConvertJson({elastic, Out(), "--to", "native", "--verify"});
+  EXPECT_THAT(json["losses"], IsEmpty());
+  // Never zeros in silence.
+  EXPECT_EQ(Inspect({"diff", elastic, Out()}).exit_code, 4);
+}
+
+TEST_F(ConvertCliTest, FilesBesideAreListedOrCarried) {
+  const auto root = scratch_.Copy(source_, "root");
+  WriteBytes(root / "config.json", "{}");
+  WriteBytes(root / "zero_to_fp32.py", "print()");
+  ProcessResult result = RunConvert({root.string(), Out(), "--to", "native"});
+  EXPECT_THAT(result.out,
+              HasSubstr("config.json, zero_to_fp32.py: not copied"));
+  EXPECT_FALSE(stdfs::exists(scratch_ / "out/config.json"));
+  WriteBytes(scratch_ / "out/config.json", "mine");
+  result = RunConvert(
+      {root.string(), Out(), "--to", "native", "--overwrite", "--carry-files"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(ReadBytes(scratch_ / "out/config.json"), "mine");
+  EXPECT_EQ(ReadBytes(scratch_ / "out/zero_to_fp32.py"), "print()");
+}
+
+TEST_F(ConvertCliTest, LikeAndConfigSettleTheOrder) {
+  const std::string zinit = CheckpointRoot("s3-ws2-bf16-none-zinit");
+  const auto like =
+      ConvertJson({source_, Out("a"), "--to", "native", "--like", zinit});
+  EXPECT_EQ(like["target"]["stage"], 3);
+  WriteBytes(scratch_ / "ds.json",
+             R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 1,
+                 "offload_optimizer": {"device": "cpu"}}})");
+  const auto config =
+      ConvertJson({source_, Out("b"), "--to", "native", "--ds-config",
+                   (scratch_ / "ds.json").string()});
+  EXPECT_EQ(config["target"]["stage"], 1);
+  EXPECT_EQ(config["target"]["offload"], "cpu");
+  ExpectRefused({source_, Out("c"), "--to", "native", "--stage", "2",
+                 "--ds-config", (scratch_ / "ds.json").string()},
+                2, "contradicts");
+}
+
+TEST_F(ConvertCliTest, VerifyRefusesADamagedSource) {
+  const auto root = scratch_.Copy(source_, "root");
+  const auto file =
+      root / "step5/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt";
+  std::string bytes = ReadBytes(file);
+  bytes[bytes.size() / 2] ^= 1;
+  WriteBytes(file, bytes);
+  ExpectRefused({root.string(), Out(), "--to", "native", "--verify"}, 4,
+                "the source is damaged");
+}
+
+TEST_F(ConvertCliTest, ASourceThatIsNotThere) {
+  ExpectRefused({Out("nothing"), Out(), "--to", "native"}, 3, "nothing");
+  ExpectRefused({FixturePath("torchfiles/plain.pt").string(), Out()}, 2,
+                "--to says which");
+}
+
+TEST_F(ConvertCliTest, ATorchFileBecomesSafetensors) {
+  const auto json = ConvertJson({FixturePath("torchfiles/plain.pt").string(),
+                                 Out(), "--to", "safetensors", "--verify"});
+  EXPECT_EQ(json["target"]["tag"], "plain");
+  EXPECT_THAT(Snapshot(Out()), Contains(Key("plain/model.safetensors")));
+}
+
+TEST_F(ConvertCliTest, TwoConversionsIntoOneRootAreRefused) {
+  ASSERT_EQ(RunConvert({source_, Out(), "--to", "native"}).exit_code, 0);
+  const auto lock = PosixFileSystem()->TryLock(Out() + "/.muonstore-lock");
+  ASSERT_NE(lock, nullptr);
+  const ProcessResult result =
+      RunConvert({source_, Out(), "--to", "native", "--out-tag", "other"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, HasSubstr("another process writes"));
+}
+
+TEST_F(ConvertCliTest, ModesFollowTheUmask) {
+  const mode_t before = ::umask(027);
+  const int exit_code =
+      RunConvert({source_, Out(), "--to", "native"}).exit_code;
+  ::umask(before);
+  ASSERT_EQ(exit_code, 0);
+  for (const auto& entry :
+       stdfs::recursive_directory_iterator(scratch_ / "out")) {
+    const auto mode = static_cast<unsigned>(entry.status().permissions());
+    EXPECT_EQ(mode, entry.is_directory() ? 0750U : 0640U) << entry.path();
+  }
+}
+
+TEST_F(ConvertCliTest, JsonErrors) {
+  const auto json =
+      ConvertJson({source_, Out(), "--to", "native", "--stage", "3"}, 2);
+  EXPECT_EQ(json["command"], "convert");
+  EXPECT_EQ(json["error"]["code"], "InvalidArgument");
+}
+
+}  // namespace
+}  // namespace muonstore::testutil
