@@ -1,0 +1,141 @@
+// The real tool, killed at random moments of converting onto an existing tag.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/testutil/fixtures.h"
+#include "tests/testutil/process.h"
+#include "tests/testutil/scratch.h"
+
+namespace muonstore::testutil {
+namespace {
+
+using testing::AnyOf;
+using testing::ElementsAre;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kNumKills = 100;
+
+class KillTest : public testing::TestWithParam<std::string> {
+ protected:
+  std::vector<std::string> Command(const std::string& step) const {
+    return {MUONSTORE_CKPT_CONVERT,
+            (FindDeepSpeedCase("s2-ws2-bf16-none-twotags").folder / "ckpt")
+                .string(),
+            root(),
+            "--to",
+            GetParam(),
+            "--tag",
+            step,
+            "--out-tag",
+            "tag",
+            "--overwrite",
+            "--jobs",
+            "2"};
+  }
+  std::string root() const { return (scratch_ / "root").string(); }
+
+  void RunToTheEnd(const std::string& step) const {
+    const ProcessResult result = RunProcess(Command(step));
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+  }
+
+  // Starts the tool and kills it `after` so long; true where it was faster.
+  bool RunAndKill(std::chrono::microseconds after) const {
+    const std::vector<std::string> command = Command("step8");
+    std::vector<char*> argv;
+    for (const std::string& word : command) {
+      argv.push_back(const_cast<char*>(word.c_str()));
+    }
+    argv.push_back(nullptr);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      const int ignored = ::dup2(::open("/dev/null", O_WRONLY), 1);
+      (void)ignored;
+      ::execv(argv[0], argv.data());
+      ::_exit(127);
+    }
+    std::this_thread::sleep_for(after);
+    ::kill(pid, SIGKILL);
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    return WIFEXITED(status);
+  }
+
+  // The tag as a reader sees it: which step, and whole.
+  std::string State() const {
+    const auto folder = scratch_ / "root/tag";
+    if (GetParam() == "safetensors") {
+      return ReadBytes(folder / "model.safetensors");
+    }
+    const ProcessResult whole =
+        RunProcess({MUONSTORE_CKPT_INSPECT, "verify", root(), "--tag", "tag"});
+    EXPECT_EQ(whole.exit_code, 0) << whole.out << whole.err;
+    const ProcessResult tensors =
+        RunProcess({MUONSTORE_CKPT_INSPECT, "dump", root(), "--tag", "tag",
+                    "--param", "blocks.0.fc1.weight", "--state", "momentum"});
+    EXPECT_EQ(tensors.exit_code, 0) << tensors.err;
+    return tensors.out;
+  }
+
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(scratch_ / "root")) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  Scratch scratch_;
+};
+
+TEST_P(KillTest, LeavesTheOldTagOrTheNewOne) {
+  RunToTheEnd("step8");
+  const std::string new_state = State();
+  const auto start = Clock::now();
+  RunToTheEnd("step5");
+  const auto whole = std::chrono::duration_cast<std::chrono::microseconds>(
+      Clock::now() - start);
+  const std::string old_state = State();
+  ASSERT_NE(old_state, new_state);
+  std::mt19937_64 random(1);
+  int num_killed = 0;
+  for (int i = 0; i < kNumKills; ++i) {
+    const auto after = std::chrono::microseconds(
+        random() % static_cast<uint64_t>(whole.count()));
+    const bool finished = RunAndKill(after);
+    num_killed += finished ? 0 : 1;
+    const std::string state = State();
+    if (finished) {
+      ASSERT_EQ(state, new_state) << "run " << i;
+    } else {
+      ASSERT_THAT(state, AnyOf(old_state, new_state)) << "run " << i;
+    }
+    if (state == new_state) RunToTheEnd("step5");
+  }
+  EXPECT_GT(num_killed, kNumKills / 2);
+  RunToTheEnd("step8");
+  EXPECT_EQ(State(), new_state);
+  EXPECT_THAT(Names(), AnyOf(ElementsAre("latest", "tag"), ElementsAre("tag")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, KillTest,
+                         testing::Values("native", "safetensors"),
+                         [](const auto& one) { return one.param; });
+
+}  // namespace
+}  // namespace muonstore::testutil
