@@ -1,9 +1,10 @@
 #include "converters/make_sink.h"
 
+#include "converters/fingerprinted_sink.h"
+#include "formats/deepspeed/sink.h"
 #include "formats/native/sink.h"
 #include "formats/safetensors/sink.h"
 #include "muonstore/error.h"
-#include "src/base/str.h"
 
 namespace muonstore {
 
@@ -32,7 +33,11 @@ std::unique_ptr<CheckpointSink> MakeSink(const Checkpoint& source,
                               .zstd_level = request.zstd_level},
           source, layout);
     case TargetFormat::kDeepSpeed:
-      break;
+      return std::make_unique<FingerprintedSink>(
+          deepspeed::MakeSink(
+              source, layout, root,
+              {.tag = request.tag, .overwrite = request.overwrite}),
+          source, root, request.tag);
     case TargetFormat::kSafetensors:
       return std::make_unique<safetensors::SafetensorsSink>(
           source, root, request.tag, request.overwrite,
@@ -41,8 +46,7 @@ std::unique_ptr<CheckpointSink> MakeSink(const Checkpoint& source,
               .dtype = request.dtype,
               .max_shard_bytes = request.max_shard_bytes});
   }
-  throw Error(ErrorCode::kUnsupported,
-              StrCat("cannot write ", TargetFormatName(request.format)));
+  throw Error(ErrorCode::kInternal, "an unknown target format");
 }
 
 }  // namespace muonstore

@@ -235,13 +235,20 @@ class Verification {
   std::vector<bool> is_skipped_;  // By tensor: it is lost.
 };
 
+// What the source lacks as well is no fault of the target.
+bool IsOfTheSource(const Checkpoint& source, const std::string& code) {
+  const auto& findings = source.info().findings;
+  return code == "missing_elements" ||  // Compared later.
+         std::any_of(findings.begin(), findings.end(),
+                     [&](const Finding& f) { return f.code == code; });
+}
+
 void RequireWhole(const std::shared_ptr<FileSystem>& fs,
-                  const std::string& path) {
+                  const Checkpoint& source, const std::string& path) {
   const VerifyReport report = VerifyCheckpoint(fs, path);
   for (const Finding& finding : report.findings) {
-    // Those that the source lacks are compared below.
     if (finding.severity == Finding::Severity::kFault &&
-        finding.code != "missing_elements") {
+        !IsOfTheSource(source, finding.code)) {
       throw Error(ErrorCode::kDataLoss, finding.message, finding.place);
     }
   }
@@ -273,7 +280,7 @@ void VerifyTarget(const std::shared_ptr<FileSystem>& fs,
     Verification(source, sink, plan, target).Run(options);
     return;
   }
-  RequireWhole(fs, plan.path);
+  RequireWhole(fs, source, plan.path);
   const CheckpointTarget target(
       source, OpenCheckpoint(fs, plan.path, {.allow_loss = true}));
   Verification(source, sink, plan, target).Run(options);

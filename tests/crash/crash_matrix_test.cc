@@ -137,6 +137,8 @@ TEST_P(CrashMatrixTest, ATornWriteAnywhere) {
 INSTANTIATE_TEST_SUITE_P(
     Formats, CrashMatrixTest,
     testing::Values(Parameters{TargetFormat::kNative, true},
+                    Parameters{TargetFormat::kDeepSpeed, true},
+                    Parameters{TargetFormat::kDeepSpeed, false},
                     Parameters{TargetFormat::kSafetensors, true},
                     Parameters{TargetFormat::kSafetensors, false}),
     [](const auto& one) {

@@ -94,6 +94,7 @@ std::string InterruptedConversion::Leftovers(
   std::string names;
   for (const auto& [name, data] : fs.Everything()) {
     const bool is_wanted = name == "root/" || name == "root/latest" ||
+                           name == "root/tag.fingerprint.json" ||
                            name.starts_with("root/tag/");
     if (!is_wanted) names += name + " ";
   }

@@ -134,7 +134,7 @@ TEST_P(KillTest, LeavesTheOldTagOrTheNewOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, KillTest,
-                         testing::Values("native", "safetensors"),
+                         testing::Values("deepspeed", "native", "safetensors"),
                          [](const auto& one) { return one.param; });
 
 }  // namespace

@@ -4,14 +4,16 @@
     console_test.py BIN_DIR PAGE.md            exit code 1 where they differ
     console_test.py BIN_DIR PAGE.md --update   write the real output instead
 
-Commands are lines that start with "$ ", run in tests/data/deepspeed with
-BIN_DIR in the path; standard error counts, too. Ages ("3 min") may differ.
+Commands are lines that start with "$ ", run with BIN_DIR in the path in a
+folder that holds the cases of tests/data/deepspeed and is thrown away at the
+end; standard error counts, too. Ages ("3 min") may differ.
 """
 import difflib
 import os
 import re
 import subprocess
 import sys
+import tempfile
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                     "..", "data", "deepspeed")
@@ -24,21 +26,21 @@ def timeless(text):
     return re.sub(" +", " ", AGE.sub(" AGE", text))
 
 
-def run(command, bin_dir):
+def run(command, bin_dir, folder):
     environment = dict(os.environ, PATH=f"{bin_dir}:{os.environ['PATH']}")
-    done = subprocess.run(["bash", "-c", command], cwd=DATA, text=True,
+    done = subprocess.run(["bash", "-c", command], cwd=folder, text=True,
                           env=environment, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT)
     return done.stdout
 
 
-def replay(block, bin_dir):
+def replay(block, bin_dir, folder):
     """The block with the real output of its commands."""
     out = []
     for part in re.split(r"^(?=\$ )", block, flags=re.MULTILINE):
         if part.startswith("$ "):
             command = re.match(r"\$ ((?:.*\\\n)*.*)\n", part).group(1)
-            out.append(f"$ {command}\n{run(command, bin_dir)}")
+            out.append(f"$ {command}\n{run(command, bin_dir, folder)}")
     return "".join(out)
 
 
@@ -46,7 +48,11 @@ def main():
     bin_dir, page = os.path.abspath(sys.argv[1]), sys.argv[2]
     with open(page) as f:
         text = f.read()
-    real = BLOCK.sub(lambda block: replay(block.group(), bin_dir), text)
+    with tempfile.TemporaryDirectory() as folder:
+        for case in os.listdir(DATA):
+            os.symlink(os.path.join(DATA, case), os.path.join(folder, case))
+        real = BLOCK.sub(
+            lambda block: replay(block.group(), bin_dir, folder), text)
     if "--update" in sys.argv[3:]:
         with open(page, "w") as f:
             f.write(real)

@@ -215,6 +215,8 @@ class Job {
 
   void Write(os::OutputRoot& root, CheckpointSink& sink) {
     const Interrupts::Deferral deferral(interrupts_);
+    const bool sets_latest = out_.format != TargetFormat::kSafetensors &&
+                             (options_.set_latest || !HasLatest());
     {
       ProgressLine line(StderrIsTerminal(), "writing");
       Convert(*source_, sink, out_.plan,
@@ -233,16 +235,13 @@ class Job {
     if (options_.carry_files) {
       out_.carried = CarryFiles(root, out_.places, out_.beside);
     }
-    SetLatest(root);
+    if (sets_latest) root.WriteLatest(out_.places.tag);
+    out_.latest_written = sets_latest;
   }
 
-  void SetLatest(os::OutputRoot& root) {
-    if (out_.format == TargetFormat::kSafetensors) return;
-    const std::string latest = root.path() + "/latest";
-    const bool exists = fs_->ReadLink(latest) || fs_->Stat(latest);
-    if (exists && !options_.set_latest) return;
-    root.WriteLatest(out_.places.tag);
-    out_.latest_written = true;
+  bool HasLatest() const {
+    const std::string latest = out_.places.target_root + "/latest";
+    return fs_->ReadLink(latest) || fs_->Stat(latest);
   }
 
   const Options& options_;
