@@ -169,25 +169,25 @@ class Planner {
 
   void AddLosses() {
     for (auto& [kind, tensors] : dropped_) {
-      plan_.losses.push_back(
-          {.kind = kind,
-           .message = StrCat("left out: ", Printable(kind), " of ",
-                             tensors.size(), " parameters"),
-           .tensors = std::move(tensors),
-           .is_chosen = true});
+      plan_.losses.push_back({.kind = kind,
+                              .message = StrCat(Printable(kind), " of ",
+                                                tensors.size(), " parameters"),
+                              .tensors = std::move(tensors),
+                              .is_chosen = true});
     }
     if (!source_.info().groups.empty() || !source_.info().carried.empty()) {
       plan_.losses.push_back(
           {.kind = "carried",
-           .message = "left out: hyper-parameters, counters and all else that "
-                      "is no tensor",
+           .message = "hyper-parameters, counters and all else that is no "
+                      "tensor",
            .is_chosen = true});
     }
     if (!rounded_.empty()) {
       plan_.losses.push_back(
           {.kind = "precision",
-           .message = StrCat(rounded_.size(), " tensors are rounded to ",
-                             DTypeName(*options_.dtype)),
+           .message =
+               StrCat("the last bits of ", rounded_.size(),
+                      " tensors: rounded to ", DTypeName(*options_.dtype)),
            .is_chosen = true});
     }
   }

@@ -109,7 +109,7 @@ TEST_F(ExportPlanTest, ADTypeIsForParametersAndRoundingIsSaid) {
                                          "w1 master f16", "w2 master f16"));
   EXPECT_THAT(plan.losses,
               Contains(Field(&SinkLoss::message,
-                             HasSubstr("3 tensors are rounded to f16"))));
+                             HasSubstr("3 tensors: rounded to f16"))));
   const ExportPlan wide =
       PlanExport(source_, {.state = "momentum", .dtype = DType::kF32});
   EXPECT_THAT(wide.losses,

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMaxLines = 20;
 
 std::string Line(std::string_view label, const std::string& text) {
-  const std::string padding(label.size() < 9 ? 9 - label.size() : 1, ' ');
+  const std::string padding(label.size() < 10 ? 10 - label.size() : 1, ' ');
   return StrCat("  ", label, padding, text, "\n");
 }
 
@@ -54,7 +54,7 @@ std::string LossLines(const Options& options, const Outcome& outcome) {
         std::find(options.allowed_losses.begin(), options.allowed_losses.end(),
                   loss.kind) != options.allowed_losses.end();
     text +=
-        Line(loss.is_chosen ? "without" : "lost",
+        Line(loss.is_chosen ? "left out" : "lost",
              Printable(loss.message) +
                  (allowed ? "" : " (needs --allow-loss " + loss.kind + ")"));
   }
