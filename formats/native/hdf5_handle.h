@@ -55,6 +55,8 @@ class Handle {
   Handle(Handle&& other) noexcept
       : id_(std::exchange(other.id_, H5I_INVALID_HID)),
         closer_(other.closer_) {}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
   Handle& operator=(Handle&&) = delete;
   ~Handle() {
     if (id_ >= 0) {

@@ -1,6 +1,7 @@
 #include "formats/native/hdf5_view.h"
 
 #include <array>
+#include <map>
 #include <vector>
 
 #include "formats/native/boxes.h"
@@ -53,25 +54,25 @@ void SetFill(const Handle& properties, const Handle& type, DType dtype) {
         "set the fill value");
 }
 
+// Keeps what many datasets share: making properties and opening groups costs
+// more than the datasets themselves.
 class ViewMaker {
  public:
-  ViewMaker(const Manifest& manifest, const Layout& layout)
-      : manifest_(manifest), layout_(layout) {}
+  ViewMaker(const Manifest& manifest, const Layout& layout, const Handle& file)
+      : manifest_(manifest), layout_(layout), state_(GroupIn(file, "state")) {}
 
-  void Add(const Handle& file, const ManifestTensor& entry) const {
+  void Add(const ManifestTensor& entry) {
     const CheckpointTensor& tensor = entry.tensor;
-    const Handle type = Hdf5Type(tensor.dtype);
+    const Handle& type = TypeOf(tensor.dtype);
     const Handle properties = DatasetProperties();
     SetFill(properties, type, tensor.dtype);
     for (const Fragment& fragment : layout_.present_fragments(entry)) {
       Map(properties, tensor.shape, fragment);
     }
-    const Handle group =
-        GroupIn(GroupIn(file, "state"), EscapePathPart(tensor.key.kind));
     const std::string name = EscapePathPart(tensor.key.parameter);
     const Handle dataset(
-        H5Dcreate2(group.get(), name.c_str(), type.get(),
-                   SpaceOf(tensor.shape.dims()).get(), LinkProperties().get(),
+        H5Dcreate2(GroupOf(tensor.key.kind).get(), name.c_str(), type.get(),
+                   SpaceOf(tensor.shape.dims()).get(), links_.get(),
                    properties.get(), H5P_DEFAULT),
         H5Dclose, "create a virtual dataset");
     WriteAttribute(dataset.get(), "name", tensor.key.parameter);
@@ -80,6 +81,21 @@ class ViewMaker {
   }
 
  private:
+  const Handle& TypeOf(DType dtype) {
+    const auto it = types_.find(dtype);
+    return it != types_.end()
+               ? it->second
+               : types_.emplace(dtype, Hdf5Type(dtype)).first->second;
+  }
+
+  const Handle& GroupOf(const StateKind& kind) {
+    const auto it = groups_.find(kind);
+    return it != groups_.end()
+               ? it->second
+               : groups_.emplace(kind, GroupIn(state_, EscapePathPart(kind)))
+                     .first->second;
+  }
+
   void Map(const Handle& properties, const Shape& shape,
            const Fragment& fragment) const {
     const auto segment = static_cast<size_t>(fragment.segment);
@@ -110,6 +126,10 @@ class ViewMaker {
 
   const Manifest& manifest_;
   const Layout& layout_;
+  Handle state_;
+  Handle links_ = LinkProperties();
+  std::map<DType, Handle> types_;
+  std::map<StateKind, Handle> groups_;
 };
 
 }  // namespace
@@ -148,10 +168,12 @@ Hdf5Image MakeView(const Manifest& manifest, const Layout& layout) {
   Handle file = CreateFileInImage(image);
   WriteAttribute(file.get(), "muonstore_view", int64_t{1});
   WriteAttribute(file.get(), "save_id", manifest.save_id);
-  const ViewMaker maker(manifest, layout);
-  for (const ManifestTensor& entry : manifest.tensors) {
-    if (!entry.tensor.derived) {
-      maker.Add(file, entry);
+  {
+    ViewMaker maker(manifest, layout, file);
+    for (const ManifestTensor& entry : manifest.tensors) {
+      if (!entry.tensor.derived) {
+        maker.Add(entry);
+      }
     }
   }
   file.Close("finish a file");

@@ -96,17 +96,36 @@ std::vector<ElementRange> ToRanges(const json& value) {
   });
 }
 
-ManifestTensor ToTensor(const json& value,
-                        const std::vector<ParameterSpec>& parameters) {
+// [parameter, slot]: these two say all of it.
+ManifestTensor ToPlainTensor(const json& value, const Manifest& manifest) {
+  const auto [parameter, slot] = AsPair(value, "tensors");
+  ManifestTensor entry;
+  entry.parameter = static_cast<int32_t>(
+      AsInteger(*parameter, "tensors", 0,
+                static_cast<int64_t>(manifest.parameters.size()) - 1));
+  entry.slot = static_cast<int32_t>(AsInteger(
+      *slot, "tensors", 0, static_cast<int64_t>(manifest.slots.size()) - 1));
+  const ParameterSpec& spec =
+      manifest.parameters[static_cast<size_t>(entry.parameter)];
+  const Slot& place = manifest.slots[static_cast<size_t>(entry.slot)];
+  entry.tensor = {.key = {spec.name, place.kind},
+                  .shape = spec.shape,
+                  .dtype = place.dtype,
+                  .group = spec.group,
+                  .optimizer = spec.optimizer};
+  return entry;
+}
+
+ManifestTensor ToFullTensor(const json& value, const Manifest& manifest) {
   Fields fields(value, "tensors");
   ManifestTensor entry;
   CheckpointTensor& tensor = entry.tensor;
   if (const json* parameter = fields.Find("parameter")) {
     entry.parameter = static_cast<int32_t>(
         AsInteger(*parameter, "parameter", 0,
-                  static_cast<int64_t>(parameters.size()) - 1));
+                  static_cast<int64_t>(manifest.parameters.size()) - 1));
     tensor.key.parameter =
-        parameters[static_cast<size_t>(entry.parameter)].name;
+        manifest.parameters[static_cast<size_t>(entry.parameter)].name;
   } else {
     tensor.key.parameter = fields.Text("name");
   }
@@ -124,6 +143,13 @@ ManifestTensor ToTensor(const json& value,
     tensor.missing = ToRanges(*missing);
   }
   fields.Finish();
+  return entry;
+}
+
+ManifestTensor ToTensor(const json& value, const Manifest& manifest) {
+  ManifestTensor entry = value.is_array() ? ToPlainTensor(value, manifest)
+                                          : ToFullTensor(value, manifest);
+  CheckpointTensor& tensor = entry.tensor;
   const int64_t bytes =
       CheckedMultiply(tensor.shape.num_elements(), SizeBytes(tensor.dtype),
                       "the size of a tensor");
@@ -198,7 +224,7 @@ void ReadTables(Fields& root, Manifest& manifest) {
   manifest.slots = ListOf<Slot>(root.Get("slots"), "slots", ToSlot);
   manifest.tensors = ListOf<ManifestTensor>(
       root.Get("tensors"), "tensors",
-      [&](const json& item) { return ToTensor(item, manifest.parameters); });
+      [&](const json& item) { return ToTensor(item, manifest); });
   manifest.files =
       ListOf<RankFile>(root.Get("rank_files"), "rank_files", ToRankFile);
   manifest.checksums = ToFileDigest(root.Get("checksums"));

@@ -146,7 +146,25 @@ Json ToJson(const Slot& slot) {
   return json;
 }
 
-Json ToJson(const ManifestTensor& entry) {
+// True where parameter and slot say all that there is to say of a tensor.
+bool IsPlain(const ManifestTensor& entry, const Manifest& manifest) {
+  if (entry.parameter < 0 || entry.slot < 0) {
+    return false;
+  }
+  const CheckpointTensor& tensor = entry.tensor;
+  const Slot& slot = manifest.slots[static_cast<size_t>(entry.slot)];
+  const ParameterSpec& spec =
+      manifest.parameters[static_cast<size_t>(entry.parameter)];
+  return !tensor.derived && tensor.missing.empty() &&
+         tensor.key.kind == slot.kind && tensor.dtype == slot.dtype &&
+         tensor.shape == spec.shape && tensor.group == spec.group &&
+         tensor.optimizer == spec.optimizer;
+}
+
+Json TensorToJson(const ManifestTensor& entry, const Manifest& manifest) {
+  if (IsPlain(entry, manifest)) {
+    return Json::array({entry.parameter, entry.slot});
+  }
   const CheckpointTensor& tensor = entry.tensor;
   Json json;
   if (entry.parameter >= 0) {
@@ -200,6 +218,14 @@ Json ListToJson(const std::vector<T>& items) {
   Json list = Json::array();
   for (const T& item : items) {
     list.push_back(ToJson(item));
+  }
+  return list;
+}
+
+Json TensorsToJson(const Manifest& manifest) {
+  Json list = Json::array();
+  for (const ManifestTensor& entry : manifest.tensors) {
+    list.push_back(TensorToJson(entry, manifest));
   }
   return list;
 }
@@ -266,7 +292,7 @@ std::string WriteManifest(const Manifest& manifest) {
   text.Field("parameters", ListToJson(manifest.parameters));
   text.Field("flat_groups", ListToJson(manifest.flat_groups));
   text.Field("slots", ListToJson(manifest.slots));
-  text.Field("tensors", ListToJson(manifest.tensors));
+  text.Field("tensors", TensorsToJson(manifest));
   text.Field("rank_files", ListToJson(manifest.files));
   text.Field("checksums", ToJson(manifest.checksums));
   text.Field("view", ViewToJson(manifest));
