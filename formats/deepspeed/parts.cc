@@ -77,9 +77,9 @@ void BuildTables(Parts& parts) {
 Parts LoadParts(std::shared_ptr<FileSystem> fs, const std::string& path,
                 bool rank_zero_only) {
   Parts parts;
-  parts.fs = fs;
+  parts.fs = std::move(fs);
   parts.rank_zero_only = rank_zero_only;
-  parts.directory = ScanTagDirectory(*fs, path);
+  parts.directory = ScanTagDirectory(*parts.fs, path);
   parts.problems = parts.directory.problems;
   if (parts.directory.num_ranks() == 0) {
     parts.problems.emplace_back(

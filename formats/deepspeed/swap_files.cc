@@ -24,7 +24,7 @@ class Check {
     }
     const std::string& folder = parts_.directory.swap_directory;
     for (const std::string& name : parts_.fs->List(folder)) {
-      CheckRankFolder(folder + "/" + name);
+      CheckRankFolder(StrCat(folder, "/", name));
     }
     return std::move(findings_);
   }
@@ -60,7 +60,7 @@ class Check {
       return;
     }
     for (const std::string& name : parts_.fs->List(path)) {
-      CheckFile(path + "/" + name);
+      CheckFile(StrCat(path, "/", name));
     }
   }
 

@@ -51,6 +51,21 @@ class Run {
   size_t error_index_ = 0;
 };
 
+// One less than `num_threads`, or as many as the OS gives: those that run do
+// the work.
+std::vector<std::jthread> StartHelpers(Run& run, size_t num_threads) {
+  std::vector<std::jthread> threads;
+  threads.reserve(num_threads);
+  try {
+    for (size_t t = 1; t < num_threads; ++t) {
+      threads.emplace_back([&run] { run.Work(); });
+    }
+  } catch (const std::system_error&) {
+    return threads;
+  }
+  return threads;
+}
+
 }  // namespace
 
 void ParallelFor(size_t count, int32_t jobs,
@@ -59,15 +74,7 @@ void ParallelFor(size_t count, int32_t jobs,
   {
     const size_t num_threads =
         std::min(count, static_cast<size_t>(std::max(jobs, 1)));
-    std::vector<std::jthread> threads;
-    threads.reserve(num_threads);
-    try {
-      for (size_t t = 1; t < num_threads; ++t) {
-        threads.emplace_back([&run] { run.Work(); });
-      }
-    } catch (const std::system_error&) {
-      // The OS gives no more threads; those that run do the work.
-    }
+    const std::vector<std::jthread> threads = StartHelpers(run, num_threads);
     run.Work();
   }
   run.Rethrow();
