@@ -75,7 +75,7 @@ TEST_F(SwapFilesTest, AFileThatIsTooLong) {
   const fs::path file = Folder("rank01") / "momentum_buffer-7_0.tensor.swp";
   const std::string bytes = ReadBytes(file);
   ASSERT_EQ(bytes.size(), 1024U);
-  WriteBytes(file, bytes.substr(0, 20 * 4));
+  WriteBytes(file, bytes.substr(0, 80));
   EXPECT_THAT(crafted_.Verify(), IsEmpty());
   WriteBytes(file, bytes + "x");
   ExpectOne(Finding::Severity::kWarning, "swap_file_size",
