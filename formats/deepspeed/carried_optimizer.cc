@@ -31,14 +31,17 @@ std::optional<Value> CarriedOptimizer::ParamGroup(size_t group) const {
 }
 
 std::optional<Value> CarriedOptimizer::StateOfGroup(size_t group) const {
-  if (elastic_) {
-    return group < elastic_->size() ? std::optional(elastic_->at(group))
-                                    : std::nullopt;
+  const auto has_content = [](const std::optional<Value>& state) {
+    return state && state->is(ValueType::kDict) && state->size() != 0;
+  };
+  if (elastic_ && group < elastic_->size() &&
+      has_content(elastic_->at(group))) {
+    return elastic_->at(group);
   }
   const auto params = Lookup(ParamGroup(group), {"params"});
   for (size_t i = 0; states_ && params && i < params->size(); ++i) {
     const auto state = states_->Find(params->at(i).AsInt());
-    if (state && state->is(ValueType::kDict) && state->size() != 0) {
+    if (has_content(state)) {
       return state;
     }
   }

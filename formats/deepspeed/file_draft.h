@@ -48,6 +48,8 @@ class FileDraft {
   std::optional<torchfile::Value> carried() const;
   // A copy of a carried value; logical tensors in it become None.
   torchfile::NodeId Copy(const torchfile::Value& value);
+  // For the carried file; there must be one.
+  torchfile::TreeCopier& copier() { return *copier_; }
   torchfile::NodeId CopyOr(const std::optional<torchfile::Value>& value,
                            torchfile::NodeId fallback);
   // A dict with the entries of `dict`, some replaced, in their order; what

@@ -1,6 +1,6 @@
 #include "formats/deepspeed/optim_file.h"
 
-#include <array>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +9,7 @@
 #include "formats/deepspeed/config_patch.h"
 #include "formats/deepspeed/optim_values.h"
 #include "formats/deepspeed/values.h"
+#include "formats/torchfile/tree_copier.h"
 #include "src/base/str.h"
 
 namespace muonstore::deepspeed {
@@ -30,7 +31,14 @@ class Builder {
         rank_(rank),
         file_(file),
         draft_(file.draft()),
-        carried_(file.carried()) {}
+        carried_(file.carried()),
+        first_(target.Carried(0).optim_states),
+        first_optimizer_(first_ ? std::optional(first_->value())
+                                : std::nullopt) {
+    if (first_) {
+      first_copier_.emplace(draft_, first_->file);
+    }
+  }
 
   void Run() {
     const NodeId optimizer = draft_.Dict();
@@ -143,30 +151,36 @@ class Builder {
   NodeId StateOf(size_t flat) {
     const NodeId state = draft_.Dict();
     const auto group = static_cast<size_t>(flat_group(flat).group);
-    const auto carried = carried_.StateOfGroup(group);
-    const auto step = target_.source().info().groups[group].step;
-    if (carried) {
-      SetCounters(*carried, true, state);
-    } else if (step) {
-      Set(state, "step", draft_.Int(*step));
-    }
+    SetCounters(group, true, state);
     for (const StateKind& kind : segments_.kinds(flat)) {
       SetBuffer(kind, StateKey(kind, flat), state);
     }
-    if (carried) {
-      SetCounters(*carried, false, state);
-    }
+    SetCounters(group, false, state);
     return state;
   }
 
-  void SetCounters(const Value& carried, bool before_buffers, NodeId state) {
+  // They are the same on all ranks, but a rank that owned padding alone may
+  // have had none: rank 0 always has them.
+  void SetCounters(size_t group, bool before_buffers, NodeId state) {
+    const auto step = target_.source().info().groups[group].step;
+    if (const auto own = carried_.StateOfGroup(group)) {
+      CopyCounters(*own, file_.copier(), before_buffers, state);
+    } else if (const auto first = first_optimizer_.StateOfGroup(group)) {
+      CopyCounters(*first, *first_copier_, before_buffers, state);
+    } else if (step && before_buffers) {
+      Set(state, "step", draft_.Int(*step));
+    }
+  }
+
+  void CopyCounters(const Value& carried, torchfile::TreeCopier& copier,
+                    bool before_buffers, NodeId state) {
     bool is_before = true;
     for (size_t i = 0; i < carried.size(); ++i) {
       const auto [key, value] = carried.entry(i);
       if (!IsScalarState(value) || value.is_none()) {
         is_before = false;
       } else if (is_before == before_buffers) {
-        draft_.SetItem(state, file_.Copy(key), file_.Copy(value));
+        draft_.SetItem(state, copier.Copy(key), copier.Copy(value));
       }
     }
   }
@@ -287,6 +301,10 @@ class Builder {
   FileDraft& file_;
   Draft& draft_;
   CarriedOptimizer carried_;
+  // Of the source's rank 0.
+  std::optional<torchfile::TreeRef> first_;
+  CarriedOptimizer first_optimizer_;
+  std::optional<torchfile::TreeCopier> first_copier_;
 };
 
 }  // namespace

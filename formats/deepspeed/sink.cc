@@ -24,7 +24,6 @@ class DeepSpeedSink final : public CheckpointSink {
       : target_(source, layout),
         segments_(target_),
         root_(root),
-        options_(options),
         directory_(root, options.tag, options.overwrite),
         losses_(FindLosses(target_)),
         notes_(FindNotes(target_)) {
@@ -75,14 +74,7 @@ class DeepSpeedSink final : public CheckpointSink {
         std::move(segments), name.substr(0, name.size() - kExtension));
   }
 
-  void Commit() override {
-    directory_.Commit();
-    const std::string latest = root_.path() + "/latest";
-    if (options_.set_latest ||
-        (!root_.fs().Stat(latest) && !root_.fs().ReadLink(latest))) {
-      root_.WriteLatest(options_.tag);
-    }
-  }
+  void Commit() override { directory_.Commit(); }
 
  private:
   struct File {
@@ -107,7 +99,6 @@ class DeepSpeedSink final : public CheckpointSink {
   Target target_;
   TargetSegments segments_;
   os::OutputRoot& root_;
-  SinkOptions options_;
   os::StagedDirectory directory_;
   std::vector<SinkLoss> losses_;
   std::vector<std::string> notes_;

@@ -27,8 +27,6 @@ namespace muonstore::deepspeed {
 struct SinkOptions {
   std::string tag;
   bool overwrite = false;
-  // Otherwise `latest` is written only where there is none.
-  bool set_latest = false;
 };
 
 std::unique_ptr<CheckpointSink> MakeSink(const Checkpoint& source,

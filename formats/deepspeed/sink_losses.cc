@@ -19,6 +19,20 @@ std::string LossKindOf(const CheckpointTensor& tensor) {
   return is_model ? "model" : "optimizer-state";
 }
 
+// Only stage 3 keeps client state for each rank.
+void AddClientStateNote(const Target& target, std::vector<std::string>& notes) {
+  const CheckpointInfo& info = target.source().info();
+  const int32_t from = info.stage.value_or(0) == 3 ? info.num_ranks : 1;
+  const int32_t to = target.stage() == 3 ? target.num_ranks() : 1;
+  if (to > from) {
+    notes.push_back(
+        StrCat("client state of ranks ", from, " and up is that of rank 0"));
+  } else if (to < from) {
+    notes.push_back(StrCat("client state of ranks ", to,
+                           " and up of the source is left out"));
+  }
+}
+
 }  // namespace
 
 // State goes where its parameter goes; a model tensor must be in the module.
@@ -61,15 +75,8 @@ std::vector<std::string> FindNotes(const Target& target) {
   if (!has_carried) {
     notes.emplace_back(
         "the source carries no client state: DeepSpeed's defaults are written");
-  } else if (target.stage() == 3 && target.num_ranks() > info.num_ranks) {
-    notes.push_back(StrCat("client state of ranks ", info.num_ranks,
-                           " and up "
-                           "is that of rank 0"));
-  } else if (info.stage.value_or(0) == 3 &&
-             (target.stage() < 3 || target.num_ranks() < info.num_ranks)) {
-    const int32_t kept = target.stage() < 3 ? 1 : target.num_ranks();
-    notes.push_back(StrCat("client state of ranks ", kept,
-                           " and up of the source is left out"));
+  } else {
+    AddClientStateNote(target, notes);
   }
   for (const ParamGroup& group : info.groups) {
     if (has_carried && group.hyper_parameters.empty()) {

@@ -367,6 +367,11 @@ TEST_F(SinkTest, NotesTellWhichClientStateStays) {
               testing::ElementsAre(testing::HasSubstr("left out")));
   output_.reset();
   EXPECT_THAT(notes_of({.stage = 3, .num_ranks = 2}), testing::IsEmpty());
+  output_.reset();
+  const auto shared = OpenCase("s2-ws2-bf16-none-base");
+  EXPECT_THAT(
+      Sink(*shared, LayoutOf(*shared, {.stage = 3, .num_ranks = 2}))->notes(),
+      testing::ElementsAre(testing::HasSubstr("ranks 1 and up")));
 }
 
 TEST_F(SinkTest, ThePlanIsWhatTheFilesSay) {
@@ -399,21 +404,21 @@ TEST_F(SinkTest, NothingIsThereBeforeCommit) {
   EXPECT_FALSE(fs::exists(root()));
 }
 
-TEST_F(SinkTest, LatestIsWrittenWhereThereIsNoneOrOnRequest) {
+TEST_F(SinkTest, AnExistingTagIsReplacedOnRequestAlone) {
   const auto source = OpenCase("s2-ws2-bf16-none-base");
   const TargetLayout layout = LayoutOf(*source, {});
   os::OutputRoot output(PosixFileSystem(), root());
   const auto convert = [&](const SinkOptions& options) {
     const auto sink = MakeSink(*source, layout, output, options);
     FillAndCommit(*source, *sink);
-    return testutil::ReadBytes(fs::path(root()) / "latest");
   };
-  EXPECT_EQ(convert({.tag = "one"}), "one");
-  EXPECT_EQ(convert({.tag = "two"}), "one");
-  EXPECT_EQ(convert({.tag = "two", .overwrite = true, .set_latest = true}),
-            "two");
-  EXPECT_ERROR(convert({.tag = "two"}), ErrorCode::kInvalidArgument,
+  convert({.tag = "one"});
+  EXPECT_ERROR(convert({.tag = "one"}), ErrorCode::kInvalidArgument,
                "exists already");
+  testutil::WriteBytes(fs::path(root()) / "one/old.txt", "old");
+  convert({.tag = "one", .overwrite = true});
+  EXPECT_FALSE(fs::exists(fs::path(root()) / "one/old.txt"));
+  EXPECT_FALSE(fs::exists(fs::path(root()) / "latest"));
 }
 
 TEST_F(SinkTest, RanksWithoutAnElement) {
