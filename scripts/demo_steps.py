@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The steps of scripts/demo: runs ckpt-inspect, checks what it says.
+"""The steps of scripts/demo: runs the tools, checks what they say.
 
-    demo_steps.py CKPT_INSPECT tests/data/deepspeed
+    demo_steps.py build/release/bin tests/data/deepspeed
 """
 import json
 import os
@@ -10,21 +10,25 @@ import subprocess
 import sys
 import tempfile
 
-INSPECT, DATA = sys.argv[1:3]
+BIN, DATA = sys.argv[1:3]
 
 
 class Claim(Exception):
     """Something that the demo claims does not hold."""
 
 
-def inspect(*arguments, exit_code=0):
-    """The JSON that ckpt-inspect prints; its exit code must be as expected."""
-    run = subprocess.run([INSPECT, *arguments, "--json"], capture_output=True,
-                         text=True)
+def tool(name, *arguments, exit_code=0):
+    """The JSON that a tool prints; its exit code must be as expected."""
+    run = subprocess.run([f"{BIN}/{name}", *arguments, "--json"],
+                         capture_output=True, text=True)
     if run.returncode != exit_code:
-        raise Claim(f"ckpt-inspect {' '.join(arguments)} ended with "
+        raise Claim(f"{name} {' '.join(arguments)} ended with "
                     f"{run.returncode}, not {exit_code}: {run.stderr.strip()}")
     return json.loads(run.stdout)
+
+
+def inspect(*arguments, exit_code=0):
+    return tool("ckpt-inspect", *arguments, exit_code=exit_code)
 
 
 def require(condition, what):
@@ -112,6 +116,22 @@ def elastic(name):
             f"--allow-loss reads the other {len(report['matrices']) - 1}")
 
 
+def convert(name, folder):
+    """ZeRO-2 on 2 ranks -> native -> ZeRO-3 on 4 ranks."""
+    native, zero3 = f"{folder}/native", f"{folder}/zero3"
+    tool("ckpt-convert", case(name), native, "--to", "native")
+    tool("ckpt-convert", native, zero3, "--to", "deepspeed", "--stage", "3",
+         "--world-size", "4", "--zero-init", "no")
+    files = sum(inspect("verify", root)["num_files"]
+                for root in (native, zero3))
+    s = inspect("summary", zero3)
+    require((s["stage"], s["num_ranks"]) == (3, 4), "ZeRO-3 on 4 ranks")
+    report = inspect("diff", case(name), zero3)
+    require(report["same_state"], "the same state")
+    return (f"ZeRO-2 on 2 ranks to native to ZeRO-3 on 4 ranks: {files} files "
+            f"are whole, {report['counts']['equal']} tensors equal the source")
+
+
 def steps(folder):
     yield summary, "s2-ws2-fp32-none-base"
     yield summary, "s3-ws2-fp32-cpu-base"
@@ -126,6 +146,7 @@ def steps(folder):
            "ZeRO-2 and ZeRO-3, bf16 (they round differently)")
     yield flipped_bit, "s2-ws2-bf16-none-base", folder
     yield elastic, "s1-ws2-bf16-none-elastic"
+    yield convert, "s2-ws2-bf16-none-base", folder
 
 
 def main():

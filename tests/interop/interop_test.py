@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Converts checkpoints and lets real DeepSpeed judge; see README.md.
+
+    interop_test.py CKPT_CONVERT FAMILY [SUBSTRING]
+
+Exit code 77 (skipped) where DeepSpeed is not installed.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+DATA = HERE.parent / "data" / "deepspeed"
+SKIPPED = 77
+
+try:
+    import deepspeed_run
+except ImportError as error:
+    print(f"skipped: {error}; scripts/setup_interop installs DeepSpeed")
+    sys.exit(SKIPPED)
+import golden
+import judge
+from cases import FAMILIES, parse_run
+
+
+def convert(tool, case, cell, folder):
+    """The root that DeepSpeed is to load."""
+    source = str(DATA / case.source / "ckpt")
+    if case.through_native:
+        native = os.path.join(folder, "native")
+        call(tool, source, native, "--tag", "step5", "--to", "native")
+        source = native
+    root = os.path.join(folder, "root")
+    call(tool, source, root, "--tag", "step5", "--to", "deepspeed", "--verify",
+         "--stage", str(cell["stage"]), "--world-size", str(cell["ws"]),
+         "--offload", cell["offload"], *case.options)
+    return root
+
+
+def call(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with "
+                           f"{done.returncode}: {done.stderr.strip()}")
+
+
+def golden_state(case):
+    """Values at the checkpoint, without those of a later tag."""
+    values = golden.load(str(DATA / case.source))
+    return {key: value for key, value in values.items()
+            if not key.startswith(("final_", "buffer_after8"))}
+
+
+class Judge:
+    def __init__(self, tool, scratch):
+        self.tool = tool
+        self.scratch = scratch
+        self.references = {}
+
+    def folder(self, name):
+        return tempfile.mkdtemp(prefix=name + "-", dir=self.scratch)
+
+    def reference(self, case):
+        """A run of DeepSpeed on the original. On fewer samples than its ranks
+        can share: on one rank, as converted."""
+        key = (case.source, case.samples)
+        if key not in self.references:
+            cell = parse_run(case.source)
+            root = str(DATA / case.source / "ckpt")
+            folder = self.folder("reference")
+            if case.samples % cell["ws"]:
+                cell["ws"] = 1
+                root = convert(self.tool, case, cell, folder)
+            self.references[key] = deepspeed_run.run(
+                cell, root, os.path.join(folder, "run"), case.samples)
+        return self.references[key]
+
+    def problems(self, case):
+        cell = parse_run(case.target)
+        folder = self.folder("case")
+        root = convert(self.tool, case, cell, folder)
+        fingerprint = os.path.join(root, "step5.fingerprint.json")
+        seen = deepspeed_run.run(cell, root, os.path.join(folder, "run"),
+                                 case.samples, fingerprint)
+        found = judge.state_problems(golden_state(case), seen["loaded"])
+        if case.wrong:
+            return self.wrong_problems(found, seen)
+        found += seen["notes"] + seen["fingerprint_problems"]
+        training, words = judge.training_problems(self.reference(case), seen)
+        print(f"  {words}")
+        return found + training
+
+    @staticmethod
+    def wrong_problems(found, seen):
+        problems = []
+        if not any("fp32" in problem for problem in found):
+            problems.append("the wrong order gave the right state")
+        if not seen["fingerprint_problems"]:
+            problems.append("the fingerprint does not tell the wrong order")
+        return problems
+
+
+def main():
+    tool, family = sys.argv[1:3]
+    wanted = sys.argv[3] if len(sys.argv) > 3 else ""
+    failed = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        judge_ = Judge(os.path.abspath(tool), scratch)
+        for case in FAMILIES[family]:
+            if wanted not in case.title:
+                continue
+            print(case.title, flush=True)
+            try:
+                problems = judge_.problems(case)
+            except RuntimeError as error:
+                problems = [str(error)]
+            for problem in problems:
+                print(f"  FAILED: {problem}", flush=True)
+            failed += bool(problems)
+    print(f"{failed} of the cases failed" if failed else "all hold")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
