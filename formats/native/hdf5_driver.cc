@@ -28,9 +28,13 @@ H5FD_t* Open(const char* /*name*/, unsigned /*flags*/, hid_t properties,
              haddr_t /*max_address*/) {
   const auto* info =
       static_cast<const FileProperties*>(H5Pget_driver_info(properties));
-  auto file = std::make_unique<File>();
-  file->image = info->image;
-  return &file.release()->base;
+  try {
+    auto file = std::make_unique<File>();
+    file->image = info->image;
+    return &file.release()->base;
+  } catch (const std::exception&) {
+    return nullptr;  // No memory; nothing may be thrown through libhdf5.
+  }
 }
 
 herr_t Close(H5FD_t* base) {
@@ -94,7 +98,7 @@ herr_t Write(H5FD_t* file, H5FD_mem_t /*type*/, hid_t /*transfer*/,
         address, std::span(static_cast<const std::byte*>(buffer), size));
     return 0;
   } catch (const std::exception&) {
-    return -1;  // No memory; nothing may be thrown through libhdf5.
+    return -1;  // As in Open().
   }
 }
 
@@ -120,12 +124,12 @@ H5FD_class_t DriverClass() {
   return driver;
 }
 
-}  // namespace
+Handle Register() {
+  const H5FD_class_t driver = DriverClass();
+  return {H5FDregister(&driver), H5FDunregister, "register a driver"};
+}
 
-Handle CreateFileInImage(Hdf5Image& image) {
-  const H5FD_class_t driver_class = DriverClass();
-  const Handle driver(H5FDregister(&driver_class), H5FDunregister,
-                      "register a driver");
+Handle CreateFile(const Handle& driver, Hdf5Image& image) {
   const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "make properties");
   const FileProperties properties{&image};
   Check(H5Pset_driver(access.get(), driver.get(), &properties), "set a driver");
@@ -137,5 +141,10 @@ Handle CreateFileInImage(Hdf5Image& image) {
   return {H5Fcreate("image", H5F_ACC_TRUNC, create.get(), access.get()),
           H5Fclose, "create a file"};
 }
+
+}  // namespace
+
+ImageFile::ImageFile(Hdf5Image& image)
+    : driver_(Register()), file_(CreateFile(driver_, image)) {}
 
 }  // namespace muonstore::native

@@ -116,17 +116,17 @@ int64_t DatasetElements(const Slot& slot, bool compressed) {
 Hdf5Image MakeRankFile(const RankFileContent& content) {
   const Hdf5Scope scope;
   Hdf5Image image(kPageBytes, content.payload_end);
-  Handle file = CreateFileInImage(image);
-  WriteAttribute(file.get(), "muonstore_rank_file", int64_t{1});
-  WriteAttribute(file.get(), "rank", int64_t{content.rank});
-  WriteAttribute(file.get(), "save_id", content.save_id);
+  ImageFile file(image);
+  WriteAttribute(file.handle().get(), "muonstore_rank_file", int64_t{1});
+  WriteAttribute(file.handle().get(), "rank", int64_t{content.rank});
+  WriteAttribute(file.handle().get(), "save_id", content.save_id);
   {
-    const Handle group = GroupIn(file, kSegmentsGroup);
+    const Handle group = GroupIn(file.handle(), kSegmentsGroup);
     for (const SegmentPlace& place : content.segments) {
       AddSegment(group, content, place, image);
     }
   }
-  file.Close("finish a file");
+  file.Close();
   return image;
 }
 

@@ -165,18 +165,18 @@ std::string WhyNoView(const Manifest& manifest, const Layout& layout,
 Hdf5Image MakeView(const Manifest& manifest, const Layout& layout) {
   const Hdf5Scope scope;
   Hdf5Image image(0, 0);
-  Handle file = CreateFileInImage(image);
-  WriteAttribute(file.get(), "muonstore_view", int64_t{1});
-  WriteAttribute(file.get(), "save_id", manifest.save_id);
+  ImageFile file(image);
+  WriteAttribute(file.handle().get(), "muonstore_view", int64_t{1});
+  WriteAttribute(file.handle().get(), "save_id", manifest.save_id);
   {
-    ViewMaker maker(manifest, layout, file);
+    ViewMaker maker(manifest, layout, file.handle());
     for (const ManifestTensor& entry : manifest.tensors) {
       if (!entry.tensor.derived) {
         maker.Add(entry);
       }
     }
   }
-  file.Close("finish a file");
+  file.Close();
   return image;
 }
 
