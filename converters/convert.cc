@@ -6,7 +6,8 @@
 //    front to back, in blocks that fit its part of the memory limit, and closes
 //    the file, which makes it durable.
 // 3. The first failure stops every thread at its next block.
-// 4. When all files are closed the sink commits; nothing is visible before.
+// 4. When all files are closed, and `progress` does not object, the sink commits;
+//    nothing is visible before.
 //
 // Not promised: that damage of the source is found where its format's checksums
 // span more than a block; verify says that.
@@ -179,6 +180,10 @@ void Convert(const Checkpoint& source, CheckpointSink& sink,
   RefuseLosses(plan, options);
   if (options.fs != nullptr) RequireSpace(*options.fs, sink);
   Conversion(source, sink, plan, options).Run();
+  // Making files durable takes time: the last moment to stop.
+  if (options.progress) {
+    options.progress(plan.payload_bytes, plan.payload_bytes);
+  }
   sink.Commit();
 }
 

@@ -52,8 +52,9 @@ class KillTest : public testing::TestWithParam<std::string> {
     ASSERT_EQ(result.exit_code, 0) << result.err;
   }
 
-  // Starts the tool and kills it `after` so long; true where it was faster.
-  bool RunAndKill(std::chrono::microseconds after) const {
+  // Starts the tool and sends a signal `after` so long; the exit status as of
+  // waitpid.
+  int RunAndSignal(std::chrono::microseconds after, int signal) const {
     const std::vector<std::string> command = Command("step8");
     std::vector<char*> argv;
     for (const std::string& word : command) {
@@ -68,10 +69,10 @@ class KillTest : public testing::TestWithParam<std::string> {
       ::_exit(127);
     }
     std::this_thread::sleep_for(after);  // The moment is the test's input.
-    ::kill(pid, SIGKILL);
+    ::kill(pid, signal);
     int status = 0;
     ::waitpid(pid, &status, 0);
-    return WIFEXITED(status);
+    return status;
   }
 
   // The tag as a reader sees it: which step, and whole.
@@ -117,7 +118,7 @@ TEST_P(KillTest, LeavesTheOldTagOrTheNewOne) {
   for (int i = 0; i < kNumKills; ++i) {
     const auto after = std::chrono::microseconds(
         random() % static_cast<uint64_t>(whole.count()));
-    const bool finished = RunAndKill(after);
+    const bool finished = WIFEXITED(RunAndSignal(after, SIGKILL));
     num_killed += finished ? 0 : 1;
     const std::string state = State();
     if (finished) {
@@ -133,6 +134,28 @@ TEST_P(KillTest, LeavesTheOldTagOrTheNewOne) {
   EXPECT_THAT(Names(),
               AnyOf(ElementsAre("latest", "tag"), ElementsAre("tag"),
                     ElementsAre("latest", "tag", "tag.fingerprint.json")));
+}
+
+TEST_P(KillTest, AnInterruptLeavesNothing) {
+  const auto start = Clock::now();
+  RunToTheEnd("step8");
+  const auto whole = std::chrono::duration_cast<std::chrono::microseconds>(
+      Clock::now() - start);
+  std::mt19937_64 random(2);
+  int num_interrupted = 0;
+  for (int i = 0; i < kNumKills / 4; ++i) {
+    std::filesystem::remove_all(scratch_ / "root");
+    const auto after = std::chrono::microseconds(
+        random() % static_cast<uint64_t>(whole.count()));
+    const int status = RunAndSignal(after, SIGINT);
+    // Before the tool has set itself up it may die of the signal itself.
+    const bool interrupted = WIFSIGNALED(status) || WEXITSTATUS(status) == 130;
+    num_interrupted += interrupted ? 1 : 0;
+    ASSERT_TRUE(interrupted || WEXITSTATUS(status) == 0) << status;
+    EXPECT_EQ(std::filesystem::exists(scratch_ / "root"), !interrupted)
+        << "run " << i;
+  }
+  EXPECT_GT(num_interrupted, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, KillTest,

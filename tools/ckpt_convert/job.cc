@@ -54,10 +54,13 @@ class Job {
     if (options_.verify && !options_.dry_run) RequireWholeSource();
     Open();
     const TargetLayout layout = Layout();
+    // From here on there may be something to clean up.
+    const Interrupts::Deferral deferral(interrupts_);
     os::OutputRoot root(target_fs_, out_.places.target_root);
     const std::unique_ptr<CheckpointSink> sink =
         MakeSink(*source_, layout, root, SinkRequestFor());
     MakePlan(*sink);
+    interrupts_.ThrowIfInterrupted();
     if (options_.dry_run) {
       RequireSpace(*fs_, *sink);
     } else {
@@ -214,7 +217,6 @@ class Job {
   }
 
   void Write(os::OutputRoot& root, CheckpointSink& sink) {
-    const Interrupts::Deferral deferral(interrupts_);
     const bool sets_latest = out_.format != TargetFormat::kSafetensors &&
                              (options_.set_latest || !HasLatest());
     {
