@@ -6,7 +6,8 @@
 //    front to back, in blocks that fit its part of the memory limit, and closes
 //    the file, which makes it durable.
 // 3. The first failure stops every thread at its next block.
-// 4. When all files are closed, and `progress` does not object, the sink commits;
+// 4. When all files are closed, and `progress` does not object, the sink
+// commits;
 //    nothing is visible before.
 //
 // Not promised: that damage of the source is found where its format's checksums
