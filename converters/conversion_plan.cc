@@ -80,7 +80,7 @@ class Planner {
   }
 
  private:
-  Error Broken(const SinkSegment& segment, std::string message) const {
+  Error Broken(const SinkSegment& segment, const std::string& message) const {
     return Error(ErrorCode::kInternal,
                  StrCat("the plan is wrong: ", segment.name, ": ", message),
                  {.file = plan_.path});

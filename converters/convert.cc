@@ -34,6 +34,11 @@ namespace {
 constexpr uint64_t kMaxBlockBytes = 8 << 20;
 // Smaller shares than this make every read and write a small one.
 constexpr uint64_t kMinBytesOfJob = 1 << 20;
+// What a job may hold for each byte of its block: the block and the reader's
+// scratch, each in a vector that may have grown to twice its size, and a
+// fingerprint's widened copy.
+constexpr uint64_t kBytesPerBlockByte =
+    2 + 2 * SegmentReader::kScratchPerByte + 4;
 // For headers, directories and whole file-system blocks.
 constexpr uint64_t kOverheadBytesOfFile = 64 << 10;
 
@@ -55,9 +60,8 @@ Shares Divide(const ConvertOptions& options) {
       std::min<uint64_t>(limit / kMinBytesOfJob, uint64_t{1} << 16);
   const int32_t jobs =
       std::clamp<int32_t>(options.jobs, 1, static_cast<int32_t>(fitting));
-  const uint64_t block =
-      std::min(kMaxBlockBytes, limit / static_cast<uint64_t>(jobs) /
-                                   (2 + 2 * SegmentReader::kScratchPerByte));
+  const uint64_t block = std::min(
+      kMaxBlockBytes, limit / static_cast<uint64_t>(jobs) / kBytesPerBlockByte);
   // Whole elements of any dtype.
   return {jobs, static_cast<size_t>(block - block % 16)};
 }

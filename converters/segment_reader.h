@@ -29,6 +29,7 @@ class SegmentReader {
   static constexpr uint64_t kScratchPerByte = 4;
 
   explicit SegmentReader(const Checkpoint& source) : source_(source) {}
+  ~SegmentReader() = default;
   SegmentReader(const SegmentReader&) = delete;
   SegmentReader& operator=(const SegmentReader&) = delete;
 
