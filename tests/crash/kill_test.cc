@@ -109,17 +109,19 @@ TEST_P(KillTest, LeavesTheOldTagOrTheNewOne) {
   const std::string new_state = State();
   const auto start = Clock::now();
   RunToTheEnd("step5");
-  const auto whole = std::chrono::duration_cast<std::chrono::microseconds>(
+  auto longest = std::chrono::duration_cast<std::chrono::microseconds>(
       Clock::now() - start);
   const std::string old_state = State();
   ASSERT_NE(old_state, new_state);
   std::mt19937_64 random(1);
-  int num_killed = 0;
-  for (int i = 0; i < kNumKills; ++i) {
+  for (int num_killed = 0, i = 0; num_killed < kNumKills; ++i) {
     const auto after = std::chrono::microseconds(
-        random() % static_cast<uint64_t>(whole.count()));
+        random() % static_cast<uint64_t>(longest.count()));
     const bool finished = WIFEXITED(RunAndSignal(after, SIGKILL));
     num_killed += finished ? 0 : 1;
+    // The machine may be faster now: sooner, until kills come in time.
+    longest = std::max(finished ? longest * 7 / 8 : longest * 17 / 16,
+                       std::chrono::microseconds(1));
     const std::string state = State();
     if (finished) {
       ASSERT_EQ(state, new_state) << "run " << i;
@@ -128,7 +130,6 @@ TEST_P(KillTest, LeavesTheOldTagOrTheNewOne) {
     }
     if (state == new_state) RunToTheEnd("step5");
   }
-  EXPECT_GT(num_killed, kNumKills / 2);
   RunToTheEnd("step8");
   EXPECT_EQ(State(), new_state);
   EXPECT_THAT(Names(),
