@@ -9,7 +9,6 @@
 namespace muonstore::deepspeed {
 namespace {
 
-using torchfile::Global;
 using torchfile::NodeId;
 using torchfile::TensorInfo;
 using torchfile::TorchFile;

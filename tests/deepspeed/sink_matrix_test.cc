@@ -1,4 +1,4 @@
-// Every case to every stage, rank count and offload mode, and back.
+// Every case to every stage, rank count and offload mode.
 
 #include <memory>
 #include <string>
@@ -34,26 +34,32 @@ std::vector<Wish> PairwiseWishes() {
   return wishes;
 }
 
+// fp16 momentum in another unit has other values.
+bool ChangesUnit(const Checkpoint& source, const Wish& wish) {
+  return source.info().precision == "fp16" &&
+         (wish.offload == "none") != (source.info().offload == "none");
+}
+
+void ExpectEqualAfterwards(const Checkpoint& source, const Wish& wish) {
+  SCOPED_TRACE(ToString(wish));
+  const testutil::Scratch scratch;
+  const auto there = ConvertTo(source, LayoutOf(source, wish),
+                               (scratch / "there").string(), "tag");
+  EXPECT_EQ(DifferenceOf(source, *there), "");
+  EXPECT_EQ(there->info().num_ranks, wish.num_ranks);
+  EXPECT_EQ(there->info().stage, wish.stage);
+  EXPECT_EQ(there->info().offload, wish.offload);
+}
+
 class SinkMatrixTest : public testing::TestWithParam<DeepSpeedTag> {};
 
-TEST_P(SinkMatrixTest, NoBitDiffersThereAndBack) {
+TEST_P(SinkMatrixTest, NoBitDiffers) {
   const auto source = DeepSpeedCheckpoint::Open(
       PosixFileSystem(), GetParam().path().string(), {.allow_loss = true});
-  const testutil::Scratch scratch;
   for (const Wish& wish : PairwiseWishes()) {
-    SCOPED_TRACE(ToString(wish));
-    const bool changes_unit =
-        source->info().precision == "fp16" &&
-        (wish.offload == "none") != (source->info().offload == "none");
-    if (changes_unit) {
-      continue;
+    if (!ChangesUnit(*source, wish)) {
+      ExpectEqualAfterwards(*source, wish);
     }
-    const auto there = ConvertTo(*source, LayoutOf(*source, wish),
-                                 (scratch / "there").string(), "tag");
-    ASSERT_EQ(DifferenceOf(*source, *there), "");
-    EXPECT_EQ(there->info().num_ranks, wish.num_ranks);
-    EXPECT_EQ(there->info().stage, wish.stage);
-    EXPECT_EQ(there->info().offload, wish.offload);
   }
 }
 
