@@ -168,11 +168,11 @@ class Planner {
   }
 
   void AddLosses() {
-    for (auto& [kind, tensors] : dropped_) {
+    for (const auto& [kind, tensors] : dropped_) {
       plan_.losses.push_back({.kind = kind,
                               .message = StrCat(Printable(kind), " of ",
                                                 tensors.size(), " parameters"),
-                              .tensors = std::move(tensors),
+                              .tensors = tensors,
                               .is_chosen = true});
     }
     if (!source_.info().groups.empty() || !source_.info().carried.empty()) {
