@@ -30,7 +30,7 @@ std::string SourceText(const CheckpointInfo& source) {
 }
 
 std::string TargetText(const Outcome& outcome) {
-  const std::string format(TargetFormatName(outcome.format));
+  std::string format(TargetFormatName(outcome.format));
   if (!outcome.layout) return format;
   const TargetLayout& layout = *outcome.layout;
   return StrCat(format, ", ",
