@@ -15,7 +15,7 @@ namespace muonstore::tools {
 std::string HumanBytes(uint64_t bytes);  // "323.4 KiB", "17 B".
 // "5GB" (10^9), "256MiB" (2^20), "4096"; nullopt for anything else.
 std::optional<uint64_t> ParseBytes(std::string_view text);
-std::string HumanCount(int64_t count);   // "12,252".
+std::string HumanCount(int64_t count);  // "12,252".
 // "1 file", "2 files".
 std::string Counted(int64_t count, std::string_view one, std::string_view many);
 std::string HumanAge(int64_t seconds);                 // "3 h", "2 days".
