@@ -86,13 +86,14 @@ TEST(Copy, EveryCheckpointFileIsEqualAfterwards) {
 }
 
 std::string TwoTensors() {
-  using namespace pickle;
-  StorageId second;
+  pickle::StorageId second;
   second.key = "1";
-  return TorchZip(Whole(Dict({{"a", Tensor()},
-                              {"b", Tensor({.storage = Storage(second)})},
-                              {"c", Tensor()}})),
-                  {Floats(6), Floats(6, 100)});
+  const std::string other =
+      pickle::Tensor({.storage = pickle::Storage(second)});
+  return TorchZip(
+      pickle::Whole(pickle::Dict(
+          {{"a", pickle::Tensor()}, {"b", other}, {"c", pickle::Tensor()}})),
+      {pickle::Floats(6), pickle::Floats(6, 100)});
 }
 
 TEST(Copy, TheHookReplacesANodeEverywhere) {

@@ -42,7 +42,7 @@ class Generator {
     return items;
   }
   std::string RandomText(int most) {
-    static const char* const kCharacters[] = {
+    static constexpr const char* kCharacters[] = {
         "a",
         "Z",
         "0",

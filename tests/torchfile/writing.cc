@@ -13,7 +13,7 @@ namespace muonstore::torchfile {
 std::string Pattern(uint32_t storage, uint64_t size_bytes) {
   std::string bytes(size_bytes, '\0');
   for (uint64_t i = 0; i < size_bytes; ++i) {
-    bytes[i] = static_cast<char>(i * 7 + i / 251 + storage * 31);
+    bytes[i] = static_cast<char>(i * 7 + i / 251 + uint64_t{31} * storage);
   }
   return bytes;
 }
