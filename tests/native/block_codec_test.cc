@@ -21,7 +21,7 @@ std::vector<std::byte> Floats(size_t count) {
 
 TEST(NativeBlockCodec, BlocksComeBackAtEveryElementSize) {
   const std::vector<std::byte> block = Floats(4096);
-  for (const size_t element : {1, 2, 4, 8, 16}) {
+  for (const size_t element : {1U, 2U, 4U, 8U, 16U}) {
     const auto stored = CompressBlock(block, element, 3);
     std::vector<std::byte> out(block.size());
     DecompressBlock(stored, element, out);
@@ -37,7 +37,7 @@ TEST(NativeBlockCodec, ShufflingPaysOnFloats) {
 
 TEST(NativeBlockCodec, AnotherSizeIsDataLoss) {
   const auto stored = CompressBlock(Floats(1024), 4, 1);
-  for (const size_t size : {0, 4092, 4100, 8192}) {
+  for (const size_t size : {0U, 4092U, 4100U, 8192U}) {
     std::vector<std::byte> out(size);
     EXPECT_THROW(DecompressBlock(stored, 4, out), Error) << size;
   }
@@ -51,7 +51,7 @@ TEST(NativeBlockCodec, DamagedBytesAreAnErrorOrOtherBytes) {
   std::vector<std::byte> out(4096);
   for (int i = 0; i < 3000; ++i) {
     auto damaged = stored;
-    damaged[random() % damaged.size()] ^= std::byte(1 << (random() % 8));
+    damaged[random() % damaged.size()] ^= std::byte{1} << (random() % 8);
     damaged.resize(random() % 4 == 0 ? random() % damaged.size()
                                      : damaged.size());
     try {
