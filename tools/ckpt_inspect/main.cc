@@ -1,17 +1,13 @@
-// ckpt-inspect: looks into optimizer checkpoints. Parses the command line, runs
-// one command and turns failures into messages and exit codes.
-#include <algorithm>
-#include <csignal>
-#include <new>
-#include <sstream>
+// ckpt-inspect: looks into optimizer checkpoints, one command at a time.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "muonstore/error.h"
-#include "src/base/str.h"
 #include "tools/ckpt_inspect/arguments.h"
 #include "tools/ckpt_inspect/command.h"
-#include "tools/common/json.h"
+#include "tools/common/output.h"
+#include "tools/common/program.h"
 
 namespace muonstore::tools {
 namespace {
@@ -29,101 +25,36 @@ constexpr const char* kFooter =
     "  ckpt-inspect diff runs/7 runs/8     the same state or not\n"
     "  ckpt-inspect COMMAND --help         more on one command\n";
 
-// What is known of the command line when something fails.
-struct Context {
-  std::string command;
-  bool json = false;
-};
+std::vector<Command> AddCommands(CLI::App& app) {
+  app.require_subcommand(1);
+  std::vector<Command> commands = {
+      AddSummary(app),  AddList(app),   AddTensors(app), AddStats(app),
+      AddMomentum(app), AddVerify(app), AddDiff(app),    AddDump(app)};
+  for (const Command& command : commands) RefuseEmptyValues(*command.app);
+  return commands;
+}
 
-class Program {
- public:
-  Program() {
-    app_.name("ckpt-inspect");
-    app_.footer(std::string(kFooter) + "\n" + kExitCodeHelp);
-    app_.set_version_flag("--version", "ckpt-inspect " MUONSTORE_VERSION);
-    app_.require_subcommand(1);
-    commands_ = {AddSummary(app_), AddList(app_),     AddTensors(app_),
-                 AddStats(app_),   AddMomentum(app_), AddVerify(app_),
-                 AddDiff(app_),    AddDump(app_)};
-    for (const Command& command : commands_) RefuseEmptyValues(*command.app);
-  }
-
-  int Run(std::vector<std::string> arguments) {
-    context_.json = std::find(arguments.begin(), arguments.end(), "--json") !=
-                    arguments.end();
-    try {
-      return Guarded(std::move(arguments));
-    } catch (const Interrupted& interrupted) {
-      return interrupted.exit_code();
-    } catch (const Error& error) {
-      return Report(error);
-    } catch (const std::bad_alloc&) {
-      return Report(Error(ErrorCode::kResourceExhausted,
-                          "out of memory; fewer --jobs need less"));
-    } catch (const std::exception& error) {
-      return Report(Error(ErrorCode::kInternal, error.what()));
-    }
-  }
-
- private:
-  int Guarded(std::vector<std::string> arguments) {
-    arguments = WithCommandFirst(app_, std::move(arguments));
-    if (!arguments.empty()) context_.command = arguments.front();
-    try {
-      // CLI11 takes them from the back.
-      std::reverse(arguments.begin(), arguments.end());
-      app_.parse(arguments);
-    } catch (const CLI::Success& success) {
-      return Help(success);
-    } catch (const CLI::ParseError& error) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  StrCat(error.what(), "; see ckpt-inspect --help"));
-    }
-    for (const Command& command : commands_) {
+int Run(const std::vector<std::string>& arguments) {
+  CLI::App app{kDescription};
+  Program program(app, "ckpt-inspect", kFooter);
+  const std::vector<Command> commands = AddCommands(app);
+  return program.Run(arguments, [&](std::vector<std::string> words) {
+    words = WithCommandFirst(app, std::move(words));
+    if (!words.empty()) program.set_command(words.front());
+    if (!program.Parse(std::move(words))) return ExitCode::kOk;
+    for (const Command& command : commands) {
       if (!command.app->parsed()) continue;
-      Session session{PosixFileSystem(), out_, interrupts_};
-      const ExitCode code = command.run(session);
-      out_.Flush();
-      return static_cast<int>(code);
+      Session session{PosixFileSystem(), program.out(), program.interrupts()};
+      return command.run(session);
     }
     throw Error(ErrorCode::kInternal, "no command ran");
-  }
-
-  // --help and --version.
-  int Help(const CLI::Success& success) {
-    std::ostringstream text;
-    app_.exit(success, text, text);
-    out_.Write(text.str());
-    out_.Flush();
-    return static_cast<int>(ExitCode::kOk);
-  }
-
-  int Report(const Error& error) {
-    WriteStderr(StrCat("ckpt-inspect: error: ", Printable(error.what()), "\n"));
-    try {
-      Output out(1);
-      if (context_.json) out.Write(Render(JsonError(context_.command, error)));
-      out.Flush();
-    } catch (const Error&) {
-      // Standard output is what failed; standard error has said so.
-    }
-    return static_cast<int>(ExitCodeFor(error.code()));
-  }
-
-  // First: it blocks the signals for every thread.
-  Interrupts interrupts_;
-  CLI::App app_{kDescription};
-  std::vector<Command> commands_;
-  Output out_{1};
-  Context context_;
-};
+  });
+}
 
 }  // namespace
 }  // namespace muonstore::tools
 
 int main(int argc, char** argv) {
-  // A closed pipe is an error of write, not the end of the process.
-  std::signal(SIGPIPE, SIG_IGN);
   muonstore::tools::ClaimStandardDescriptors();
-  return muonstore::tools::Program().Run({argv + 1, argv + argc});
+  return muonstore::tools::Run({argv + 1, argv + argc});
 }
