@@ -1,6 +1,7 @@
 // The crash matrix: whatever fails, and whenever, a reader finds the old tag or
 // the new one, and the next conversion cleans up.
 #include <memory>
+#include <ostream>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -25,6 +26,14 @@ constexpr uint64_t kNumRestarts = 2;
 struct Parameters {
   TargetFormat format;
   bool has_exchange;
+
+  std::string name() const {
+    return std::string(TargetFormatName(format)) +
+           (has_exchange ? "" : "_without_exchange");
+  }
+  friend void PrintTo(const Parameters& one, std::ostream* out) {
+    *out << one.name();
+  }
 };
 
 class CrashMatrixTest : public testing::TestWithParam<Parameters> {
@@ -141,10 +150,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Parameters{TargetFormat::kDeepSpeed, false},
                     Parameters{TargetFormat::kSafetensors, true},
                     Parameters{TargetFormat::kSafetensors, false}),
-    [](const auto& one) {
-      return std::string(TargetFormatName(one.param.format)) +
-             (one.param.has_exchange ? "" : "_without_exchange");
-    });
+    [](const auto& one) { return one.param.name(); });
 
 }  // namespace
 }  // namespace muonstore
