@@ -63,6 +63,10 @@ Json At(const Json& json, std::initializer_list<const char*> keys) {
 std::optional<bool> BoolAt(const Json& json,
                            std::initializer_list<const char*> keys) {
   const Json value = At(json, keys);
+  if (!value.is_boolean() && !value.is_null() && value != "auto") {
+    throw Error(ErrorCode::kInvalidArgument, "is neither true nor false",
+                {.tensor = *(keys.end() - 1), .found = value.dump()});
+  }
   return value.is_boolean() ? std::optional(value.get<bool>()) : std::nullopt;
 }
 
@@ -70,7 +74,11 @@ std::optional<bool> BoolAt(const Json& json,
 std::optional<int64_t> IntAt(const Json& json,
                              std::initializer_list<const char*> keys) {
   const Json value = At(json, keys);
-  if (!value.is_number()) return std::nullopt;
+  if (value.is_null() || value == "auto") return std::nullopt;
+  if (!value.is_number()) {
+    throw Error(ErrorCode::kInvalidArgument, "is no number",
+                {.tensor = *(keys.end() - 1), .found = value.dump()});
+  }
   const double number = value.get<double>();
   if (!(std::abs(number) < 9e18) || number != std::floor(number)) {
     throw Error(ErrorCode::kInvalidArgument, "is no whole number",
@@ -91,8 +99,13 @@ std::optional<std::string> PrecisionOf(const Json& config) {
   const bool bf16 =
       BoolAt(config, {"bf16", "enabled"})
           .value_or(BoolAt(config, {"bfloat16", "enabled"}).value_or(false));
+  const bool fp16 = BoolAt(config, {"fp16", "enabled"}).value_or(false);
+  if (bf16 && fp16) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "enables both bf16 and fp16; DeepSpeed refuses that, too");
+  }
   if (bf16) return "bf16";
-  if (BoolAt(config, {"fp16", "enabled"}).value_or(false)) return "fp16";
+  if (fp16) return "fp16";
   // "auto" may become any of them.
   for (const char* key : {"bf16", "bfloat16", "fp16"}) {
     if (At(config, {key, "enabled"}) == "auto") return std::nullopt;

@@ -32,7 +32,8 @@ RunSettings SettingsOf(const Checkpoint& source, const StoredLayout& stored) {
   settings.num_ranks = info.num_ranks;
   settings.precision = info.precision.empty() ? "fp32" : info.precision;
   settings.offload = info.offload.empty() ? "none" : info.offload;
-  settings.f32_gradients = info.optimizer_class == "BF16_Optimizer";
+  settings.f32_gradients = settings.f32_gradients.value_or(false) ||
+                           info.optimizer_class == "BF16_Optimizer";
   if (info.stage == 3) {
     settings.sub_group_size = SubGroupSizeOf(
         stored, info.num_ranks,
@@ -53,6 +54,21 @@ std::string OptimizerClass(const RunSettings& settings) {
       settings.stage == 1 && settings.precision == "bf16" &&
       settings.offload == "none" && settings.f32_gradients.value_or(false);
   return bf16_optimizer ? "BF16_Optimizer" : "DeepSpeedZeroOptimizer";
+}
+
+void RequireSamePrecision(const CheckpointInfo& source,
+                          const TargetLayout& layout) {
+  const std::string precision =
+      source.precision.empty() ? "fp32" : source.precision;
+  if (layout.precision == precision) return;
+  throw Error(
+      ErrorCode::kUnsupported,
+      "a change of precision is not supported: weights, frozen "
+      "tensors, the momentum's unit and the run's config would have "
+      "to change together. Resume in the source's precision (in a "
+      "config \"bf16\" or \"fp16\": {\"enabled\": true}; without "
+      "either it is fp32)",
+      {.file = source.path, .expected = precision, .found = layout.precision});
 }
 
 class Chooser {
@@ -114,19 +130,6 @@ class Chooser {
                          "--zero-init, or write --stage 3"),
                   "stage 3", StrCat("stage ", *wanted_.stage));
     }
-    const std::string precision = *wanted_.precision;
-    if (precision != kept_.precision) {
-      const DType dtype = precision == "bf16"   ? DType::kBF16
-                          : precision == "fp16" ? DType::kF16
-                                                : DType::kF32;
-      for (Specs* specs : {&stored_.specs, &order_.as_stored})
-        SetDType(*specs, dtype);
-      if (order_.by_module) SetDType(*order_.by_module, dtype);
-    }
-  }
-
-  static void SetDType(Specs& specs, DType dtype) {
-    for (ParameterSpec& spec : specs) spec.weight_dtype = dtype;
   }
 
   std::pair<Specs, MuonOrder> Choose(const char* note, const Specs& specs,
@@ -217,8 +220,11 @@ class Chooser {
 
 LayoutChoice ChooseLayout(const Checkpoint& source,
                           const LayoutRequest& request) {
-  if (request.like != nullptr) return LayoutLike(source, request);
-  return Chooser(source, request).Run();
+  LayoutChoice choice = request.like != nullptr
+                            ? LayoutLike(source, request)
+                            : Chooser(source, request).Run();
+  RequireSamePrecision(source.info(), choice.layout);
+  return choice;
 }
 
 }  // namespace muonstore

@@ -165,7 +165,9 @@ class Builder {
   // leaves them out of its checkpoints.
   bool HasFrozen() const {
     const auto shapes = Lookup(file_.carried(), {"frozen_param_shapes"});
+    // A source that was cut again may carry what a stage-1 run said.
     const bool left_out = shapes && shapes->is_none() &&
+                          target_.frozen().empty() &&
                           target_.source().info().stage.value_or(1) > 1;
     return target_.stage() > 1 && !left_out;
   }

@@ -1,5 +1,6 @@
 #include "src/os/output_root.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -48,13 +49,19 @@ std::string ParentOf(const std::string& path) {
 }  // namespace
 
 void RequireTagName(const std::string& tag, const std::string& root) {
-  if (tag.empty() || tag.front() == '.' || tag == "latest" ||
-      tag.find('/') != std::string::npos ||
-      tag.find('\0') != std::string::npos) {
-    throw Error(ErrorCode::kInvalidArgument, "cannot be the name of a tag",
-                {.file = root,
-                 .expected = "one folder name that does not begin with a dot",
-                 .found = Printable(tag)});
+  // `latest` is read without the spaces around the name.
+  const bool is_plain =
+      !tag.empty() && tag.front() != '.' && tag.front() != ' ' &&
+      tag.back() != ' ' && std::none_of(tag.begin(), tag.end(), [](char c) {
+        return c == '/' || static_cast<unsigned char>(c) < 0x20;
+      });
+  if (!is_plain || tag == "latest") {
+    throw Error(
+        ErrorCode::kInvalidArgument, "cannot be the name of a tag",
+        {.file = root,
+         .expected = "one folder name without a dot or a space before it, a "
+                     "space behind it, or control characters",
+         .found = Printable(tag)});
   }
 }
 

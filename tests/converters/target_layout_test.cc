@@ -24,6 +24,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 std::unique_ptr<Checkpoint> OpenCase(const std::string& name) {
   const auto root = testutil::FindDeepSpeedCase(name).folder / "ckpt";
@@ -176,8 +177,7 @@ TEST(TargetLayoutTest, LikeTakesEverythingFromThere) {
   const auto source = OpenCase("s2-ws2-bf16-none-base");
   for (const std::string name :
        {"s3-ws2-bf16-none-zinit", "s3-ws2-bf16-none-subgroup",
-        "s1-ws4-bf16-cpu-base", "s2-ws2-fp32-none-base",
-        "s2-ws2-bf16-none-rr"}) {
+        "s1-ws4-bf16-cpu-base", "s2-ws2-bf16-none-rr"}) {
     const auto like = OpenCase(name);
     const LayoutChoice choice = ChooseLayout(*source, {.like = like.get()});
     const TargetLayout own = ChooseLayout(*like, {}).layout;
@@ -223,12 +223,28 @@ TEST(TargetLayoutTest, LikeAndOtherOptionsMustAgree) {
               HasSubstr("leave out --zero-init"));
 }
 
-TEST(TargetLayoutTest, AnotherPrecisionChangesTheWeights) {
+TEST(TargetLayoutTest, AnotherPrecisionIsRefused) {
   const auto source = OpenCase("s2-ws2-bf16-none-base");
-  const LayoutRequest request = {.settings = {.precision = "fp16"}};
-  const TargetLayout layout = ChooseLayout(*source, request).layout;
-  EXPECT_EQ(layout.precision, "fp16");
-  EXPECT_EQ(layout.specs[0].weight_dtype, DType::kF16);
+  const auto like = OpenCase("s2-ws2-fp32-none-base");
+  for (const LayoutRequest& request :
+       {LayoutRequest{.settings = {.precision = "fp16"}},
+        LayoutRequest{.like = like.get()}}) {
+    const auto error = ErrorOf([&] { ChooseLayout(*source, request); });
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->code(), ErrorCode::kUnsupported);
+    EXPECT_EQ(error->place().expected, "bf16");
+  }
+}
+
+TEST(TargetLayoutTest, GradientsInFp32MakeBf16OptimizerAtStage1Only) {
+  const auto source = OpenCase("s2-ws2-bf16-none-base");
+  LayoutRequest request = Stage(1);
+  request.settings.f32_gradients = true;
+  EXPECT_EQ(ChooseLayout(*source, request).layout.optimizer_class,
+            "BF16_Optimizer");
+  request.settings.stage = 2;
+  EXPECT_EQ(ChooseLayout(*source, request).layout.optimizer_class,
+            "DeepSpeedZeroOptimizer");
 }
 
 TEST(TargetLayoutTest, WeightsAloneAreNotEnough) {
@@ -273,6 +289,15 @@ TEST_F(RunConfigTest, DefaultsAreDeepSpeeds) {
   EXPECT_EQ(settings.sub_group_size, 1'000'000'000);
   EXPECT_EQ(settings.round_robin, false);
   EXPECT_EQ(settings.f32_gradients, false);
+}
+
+TEST_F(RunConfigTest, WhatIsNoNumberOrFlagIsNotPassedOver) {
+  for (const char* text :
+       {R"({"zero_optimization": {"stage": "3"}})",
+        R"({"bf16": {"enabled": 1}, "zero_optimization": {"stage": 2}})",
+        R"({"bf16": {"enabled": true}, "fp16": {"enabled": true}})"}) {
+    EXPECT_THAT(MessageOf([&] { Read(text); }), Not(IsEmpty())) << text;
+  }
 }
 
 TEST_F(RunConfigTest, AutoIsLeftOpen) {

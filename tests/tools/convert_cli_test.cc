@@ -69,6 +69,25 @@ TEST_F(ConvertCliTest, ThereAndBackIsTheSameState) {
   EXPECT_EQ(Inspect({"diff", source_, Out("b")}).exit_code, 0);
 }
 
+// A stage-1 run says nothing of its frozen parameters; what is cut for stage 3
+// in between must not take that for "left out".
+TEST_F(ConvertCliTest, FrozenParametersComeThroughANativeTagOfStage3) {
+  const std::string source = CheckpointRoot("s1-ws2-bf16-none-frozen");
+  ConvertJson({source, Out("n"), "--to", "native", "--stage", "3",
+               "--zero-init", "no"});
+  ConvertJson({Out("n"), Out(), "--to", "deepspeed", "--verify"});
+  EXPECT_EQ(Inspect({"diff", source, Out()}).exit_code, 0);
+  EXPECT_EQ(Inspect({"verify", Out()}).exit_code, 0);
+}
+
+TEST_F(ConvertCliTest, GradientsInFp32MeanBf16OptimizerAtStage1) {
+  const std::string source = CheckpointRoot("s1-ws2-bf16-none-gacc32");
+  ConvertJson({source, Out("a"), "--stage", "2"});
+  ConvertJson({Out("a"), Out(), "--stage", "1", "--verify"});
+  EXPECT_EQ(Inspect({"diff", source, Out()}).exit_code, 0);
+  EXPECT_THAT(Inspect({"summary", Out()}).out, HasSubstr("BF16_Optimizer"));
+}
+
 TEST_F(ConvertCliTest, ExportsWeights) {
   const auto json =
       ConvertJson({source_, Out(), "--to", "safetensors", "--verify"});

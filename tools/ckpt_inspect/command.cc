@@ -51,13 +51,4 @@ CLI::App* AddCommand(CLI::App& root, const std::string& name,
   return app;
 }
 
-void RefuseEmptyValues(CLI::App& app) {
-  for (CLI::Option* option : app.get_options()) {
-    if (option->get_items_expected_max() == 0) continue;
-    option->check([](const std::string& value) {
-      return std::string(value.empty() ? "the value is empty" : "");
-    });
-  }
-}
-
 }  // namespace muonstore::tools

@@ -72,10 +72,6 @@ struct CommandHelp {
 CLI::App* AddCommand(CLI::App& root, const std::string& name,
                      const CommandHelp& help);
 
-// For all options: an empty value is an unset variable of a script, and what
-// stands for a missing value is not what was meant.
-void RefuseEmptyValues(CLI::App& app);
-
 }  // namespace muonstore::tools
 
 #endif  // MUONSTORE_TOOLS_CKPT_INSPECT_COMMAND_H_

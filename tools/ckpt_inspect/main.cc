@@ -27,11 +27,8 @@ constexpr const char* kFooter =
 
 std::vector<Command> AddCommands(CLI::App& app) {
   app.require_subcommand(1);
-  std::vector<Command> commands = {
-      AddSummary(app),  AddList(app),   AddTensors(app), AddStats(app),
-      AddMomentum(app), AddVerify(app), AddDiff(app),    AddDump(app)};
-  for (const Command& command : commands) RefuseEmptyValues(*command.app);
-  return commands;
+  return {AddSummary(app),  AddList(app),   AddTensors(app), AddStats(app),
+          AddMomentum(app), AddVerify(app), AddDiff(app),    AddDump(app)};
 }
 
 int Run(const std::vector<std::string>& arguments) {

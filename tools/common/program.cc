@@ -11,11 +11,29 @@
 
 namespace muonstore::tools {
 
+namespace {
+
+// For all options: an empty value is an unset variable of a script, and what
+// stands for a missing value is not what was meant.
+void RefuseEmptyValues(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_items_expected_max() == 0) continue;
+    option->check([](const std::string& value) {
+      return std::string(value.empty() ? "the value is empty" : "");
+    });
+  }
+  for (CLI::App* command : app.get_subcommands({})) RefuseEmptyValues(*command);
+}
+
+}  // namespace
+
 Program::Program(CLI::App& app, const std::string& name,
                  const std::string& footer)
     : app_(app), name_(name) {
   // A closed pipe is an error of write, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
+  // So is a file beyond the limit of `ulimit -f`.
+  std::signal(SIGXFSZ, SIG_IGN);
   app_.name(name_);
   app_.footer(footer + "\n" + kExitCodeHelp);
   app_.set_version_flag("--version", name_ + " " MUONSTORE_VERSION);
@@ -31,6 +49,7 @@ int Program::Run(
     out_.Flush();
     return static_cast<int>(code);
   } catch (const Interrupted& interrupted) {
+    WriteStderr(name_ + ": interrupted; what was not complete is removed\n");
     return interrupted.exit_code();
   } catch (const Error& error) {
     return Report(error);
@@ -43,6 +62,7 @@ int Program::Run(
 }
 
 bool Program::Parse(std::vector<std::string> arguments) {
+  RefuseEmptyValues(app_);
   try {
     // CLI11 takes them from the back.
     std::reverse(arguments.begin(), arguments.end());
