@@ -204,7 +204,8 @@ TEST_F(OutputRootTest, LatestReplacesALinkAndNotItsTarget) {
 
 TEST_F(OutputRootTest, RefusesNamesThatAreNoTag) {
   OutputRoot root(fs_, Path("root"));
-  for (const char* tag : {"", ".", "..", "a/b", ".hidden", "latest", "x ", " x", "a\nb"}) {
+  for (const char* tag :
+       {"", ".", "..", "a/b", ".hidden", "latest", "x ", " x", "a\nb"}) {
     EXPECT_THROW(StagedDirectory(root, tag, true), Error) << tag;
   }
 }
