@@ -56,7 +56,7 @@ class Builder {
       AddDefault("checkpoint_parallel_dimensions", Dimensions(), entries);
     }
     entries.emplace_back("ds_config", PatchedConfig(target_, file_));
-    AddDefault("ds_version", draft_.Str("0.19.8"), entries);
+    AddDefault("ds_version", draft_.Str(kWrittenVersion), entries);
     draft_.set_root(file_.Rewrite(file_.carried(), entries));
   }
 

@@ -19,7 +19,6 @@ using torchfile::Draft;
 using torchfile::NodeId;
 using torchfile::Value;
 
-constexpr std::string_view kVersion = "0.19.8";
 constexpr double kDefaultClipping = 1;
 
 class Builder {
@@ -117,7 +116,7 @@ class Builder {
 
   NodeId Version() {
     return file_.CopyOr(Lookup(file_.carried(), {"ds_version"}),
-                        draft_.Str(kVersion));
+                        draft_.Str(kWrittenVersion));
   }
 
   // Stage 3 keeps it in the config alone.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -17,6 +18,9 @@
 #include "muonstore/checkpoint_sink.h"
 
 namespace muonstore::deepspeed {
+
+// Whose structure is written, where the source names no version.
+inline constexpr std::string_view kWrittenVersion = "0.19.8";
 
 // An entry of the `module` dict.
 struct ModuleEntry {

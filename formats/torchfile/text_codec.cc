@@ -4,31 +4,10 @@
 #include <charconv>
 #include <cstdint>
 
+#include "src/base/utf8.h"
+
 namespace muonstore::torchfile {
 namespace {
-
-// Length of the UTF-8 sequence at the start of `s`; 0 if it is broken.
-size_t SequenceLength(std::string_view s) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
-  const unsigned char lead = byte(0);
-  const size_t length = lead < 0x80                    ? 1
-                        : lead >= 0xC2 && lead <= 0xDF ? 2
-                        : lead >= 0xE0 && lead <= 0xEF ? 3
-                        : lead >= 0xF0 && lead <= 0xF4 ? 4
-                                                       : 0;
-  if (length == 0 || s.size() < length) {
-    return 0;
-  }
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) {
-      return 0;
-    }
-  }
-  const bool overlong =
-      (lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xF0 && byte(1) < 0x90);
-  const bool beyond = lead == 0xF4 && byte(1) >= 0x90;
-  return overlong || beyond ? 0 : length;
-}
 
 void AppendUtf8(std::string& out, uint32_t code) {
   const auto tail = [&](int shift) {
@@ -119,7 +98,7 @@ void Negate(std::string& bytes) {
 
 bool IsUtf8(std::string_view text) {
   while (!text.empty()) {
-    const size_t length = SequenceLength(text);
+    const size_t length = Utf8Length(text, Surrogates::kPass);
     if (length == 0) {
       return false;
     }

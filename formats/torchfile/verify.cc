@@ -9,13 +9,13 @@
 #include "formats/torchfile/little_endian.h"
 #include "formats/torchfile/tensor_paths.h"
 #include "formats/torchfile/torch_file.h"
+#include "formats/torchfile/zip_signatures.h"
 #include "src/base/str.h"
 
 namespace muonstore::torchfile {
 namespace {
 
 constexpr size_t kMaxNamedTensors = 5;
-constexpr uint32_t kDescriptorSignature = 0x08074b50;
 
 // CRC and sizes behind the data: with or without a signature, sizes of 4 or 8
 // bytes. Whether one of the forms says what the directory says.

@@ -8,15 +8,13 @@
 #include <vector>
 
 #include "formats/torchfile/little_endian.h"
+#include "formats/torchfile/zip_signatures.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
 
 namespace muonstore::torchfile {
 namespace {
 
-constexpr uint32_t kEndSignature = 0x06054b50;
-constexpr uint32_t kEnd64Signature = 0x06064b50;
-constexpr uint32_t kLocatorSignature = 0x07064b50;
 constexpr uint64_t kEndBytes = 22;
 constexpr uint64_t kEnd64Bytes = 56;
 constexpr uint64_t kLocatorBytes = 20;
@@ -155,7 +153,7 @@ ZipEnd ReadZipEnd(RandomAccessFile& file) {
   if (end.offset_bytes >= kLocatorBytes) {
     file.ReadAt(end.offset_bytes - kLocatorBytes, locator);
   }
-  if (LoadLittleEndian<uint32_t>(locator.data()) != kLocatorSignature) {
+  if (LoadLittleEndian<uint32_t>(locator.data()) != kLocator64Signature) {
     RequireOneDisk(end.disk == 0 && end.directory_disk == 0 &&
                        end.num_on_disk == end.num_records,
                    end.offset_bytes);

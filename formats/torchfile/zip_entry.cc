@@ -4,13 +4,12 @@
 #include <utility>
 
 #include "formats/torchfile/little_endian.h"
+#include "formats/torchfile/zip_signatures.h"
 #include "muonstore/error.h"
 
 namespace muonstore::torchfile {
 namespace {
 
-constexpr uint32_t kCentralSignature = 0x02014b50;
-constexpr uint32_t kLocalSignature = 0x04034b50;
 constexpr uint32_t kSaturated = 0xFFFFFFFFu;
 constexpr uint16_t kZip64ExtraId = 1;
 

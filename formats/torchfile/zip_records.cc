@@ -5,16 +5,11 @@
 #include <utility>
 
 #include "formats/torchfile/zip_entry.h"
+#include "formats/torchfile/zip_signatures.h"
 
 namespace muonstore::torchfile {
 namespace {
 
-constexpr uint32_t kLocalSignature = 0x04034b50;
-constexpr uint32_t kDescriptorSignature = 0x08074b50;
-constexpr uint32_t kCentralSignature = 0x02014b50;
-constexpr uint32_t kEnd64Signature = 0x06064b50;
-constexpr uint32_t kLocator64Signature = 0x07064b50;
-constexpr uint32_t kEndSignature = 0x06054b50;
 constexpr uint16_t kFlags = 0x0808;  // Data descriptor, names in UTF-8.
 constexpr uint16_t kZip64Id = 1;
 constexpr uint16_t kPaddingId = 0x4246;  // "FB".

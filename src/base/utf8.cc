@@ -2,7 +2,7 @@
 
 namespace muonstore {
 
-size_t Utf8Length(std::string_view text) {
+size_t Utf8Length(std::string_view text, Surrogates surrogates) {
   const auto byte = [&](size_t i) {
     return static_cast<unsigned char>(text[i]);
   };
@@ -28,7 +28,8 @@ size_t Utf8Length(std::string_view text) {
   }
   const bool overlong =
       (lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xF0 && byte(1) < 0x90);
-  const bool surrogate = lead == 0xED && byte(1) >= 0xA0;
+  const bool surrogate =
+      surrogates == Surrogates::kBroken && lead == 0xED && byte(1) >= 0xA0;
   const bool beyond = lead == 0xF4 && byte(1) >= 0x90;
   return overlong || surrogate || beyond ? 0 : length;
 }

@@ -7,9 +7,13 @@
 
 namespace muonstore {
 
+// Python's "surrogatepass" lets the encoding of a lone surrogate pass.
+enum class Surrogates { kBroken, kPass };
+
 // Bytes of the valid UTF-8 sequence at the start of `text`, which is not empty;
 // 0 if it is broken.
-size_t Utf8Length(std::string_view text);
+size_t Utf8Length(std::string_view text,
+                  Surrogates surrogates = Surrogates::kBroken);
 
 }  // namespace muonstore
 
