@@ -64,14 +64,10 @@ class Planner {
     plan_.losses.assign(sink_.losses().begin(), sink_.losses().end());
     plan_.notes.assign(sink_.notes().begin(), sink_.notes().end());
     for (size_t file = 0; file < sink_.num_files(); ++file) {
-      uint64_t bytes = 0;
-      for (const SinkSegment& segment : sink_.PlanFile(file)) {
-        CheckSegment(segment);
-        bytes += static_cast<uint64_t>(segment.num_elements) *
-                 static_cast<uint64_t>(SizeBytes(segment.dtype));
-      }
-      plan_.file_bytes.push_back(bytes);
-      plan_.payload_bytes += bytes;
+      const std::vector<SinkSegment> segments = sink_.PlanFile(file);
+      for (const SinkSegment& segment : segments) CheckSegment(segment);
+      plan_.file_bytes.push_back(PayloadBytes(segments));
+      plan_.payload_bytes += plan_.file_bytes.back();
     }
     CheckSource();
     CheckNothingElseIsLost();

@@ -160,21 +160,17 @@ class Conversion {
 
 }  // namespace
 
-uint64_t NeededBytes(const CheckpointSink& sink) {
-  uint64_t needed = 0;
-  for (size_t file = 0; file < sink.num_files(); ++file) {
-    needed += sink.payload_bytes(file) + kOverheadBytesOfFile;
-  }
-  return needed;
+uint64_t NeededBytes(const ConversionPlan& plan) {
+  return plan.payload_bytes + plan.file_bytes.size() * kOverheadBytesOfFile;
 }
 
-void RequireSpace(FileSystem& fs, const CheckpointSink& sink) {
-  const uint64_t needed = NeededBytes(sink);
-  const uint64_t available = fs.AvailableBytes(ExistingParent(fs, sink.path()));
+void RequireSpace(FileSystem& fs, const ConversionPlan& plan) {
+  const uint64_t needed = NeededBytes(plan);
+  const uint64_t available = fs.AvailableBytes(ExistingParent(fs, plan.path));
   if (available < needed) {
     throw Error(ErrorCode::kResourceExhausted,
                 "not enough space for the target; nothing was written",
-                {.file = sink.path(),
+                {.file = plan.path,
                  .expected = StrCat(needed, " bytes"),
                  .found = StrCat(available, " bytes")});
   }
@@ -183,7 +179,7 @@ void RequireSpace(FileSystem& fs, const CheckpointSink& sink) {
 void Convert(const Checkpoint& source, CheckpointSink& sink,
              const ConversionPlan& plan, const ConvertOptions& options) {
   RefuseLosses(plan, options);
-  if (options.fs != nullptr) RequireSpace(*options.fs, sink);
+  if (options.fs != nullptr) RequireSpace(*options.fs, plan);
   Conversion(source, sink, plan, options).Run();
   // Making files durable takes time: the last moment to stop.
   if (options.progress) {

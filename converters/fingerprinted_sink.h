@@ -33,9 +33,6 @@ class FingerprintedSink final : public CheckpointSink {
 
   std::string path() const override { return sink_->path(); }
   size_t num_files() const override { return sink_->num_files(); }
-  uint64_t payload_bytes(size_t file) const override {
-    return sink_->payload_bytes(file);
-  }
   std::vector<SinkSegment> PlanFile(size_t file) const override {
     return sink_->PlanFile(file);
   }

@@ -38,14 +38,6 @@ class DeepSpeedSink final : public CheckpointSink {
 
   std::string path() const override { return directory_.final_path(); }
   size_t num_files() const override { return files_.size(); }
-  uint64_t payload_bytes(size_t file) const override {
-    uint64_t bytes = 0;
-    for (const KeyedSegment& keyed : SegmentsOf(file)) {
-      bytes += static_cast<uint64_t>(keyed.segment.num_elements *
-                                     SizeBytes(keyed.segment.dtype));
-    }
-    return bytes;
-  }
   std::vector<SinkSegment> PlanFile(size_t file) const override {
     std::vector<SinkSegment> segments;
     for (KeyedSegment& keyed : SegmentsOf(file)) {

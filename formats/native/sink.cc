@@ -75,16 +75,6 @@ class NativeSink final : public CheckpointSink {
   std::span<const SinkLoss> losses() const override { return {}; }
   std::span<const std::string> notes() const override { return notes_; }
 
-  uint64_t payload_bytes(size_t file) const override {
-    const auto rank = static_cast<int32_t>(file);
-    uint64_t bytes = 0;
-    for (size_t i = layout_.first_segment(rank);
-         i < layout_.first_segment(rank + 1); ++i) {
-      bytes += layout_.segment_bytes(i);
-    }
-    return bytes;
-  }
-
   std::vector<SinkSegment> PlanFile(size_t file) const override {
     return SegmentsOf(static_cast<int32_t>(file));
   }

@@ -71,14 +71,6 @@ SafetensorsSink::SafetensorsSink(const Checkpoint& source, os::OutputRoot& root,
       root_(root),
       staged_(root, tag, overwrite) {}
 
-uint64_t SafetensorsSink::payload_bytes(size_t file) const {
-  uint64_t bytes = 0;
-  for (const ExportedTensor& tensor : plan_.shards[file].tensors) {
-    bytes += SizeBytes(tensor.entry);
-  }
-  return bytes;
-}
-
 std::vector<SinkSegment> SafetensorsSink::PlanFile(size_t file) const {
   return SegmentsOf(plan_.shards[file]);
 }

@@ -31,7 +31,6 @@ class SafetensorsSink final : public CheckpointSink {
 
   std::string path() const override { return staged_.final_path(); }
   size_t num_files() const override { return plan_.shards.size(); }
-  uint64_t payload_bytes(size_t file) const override;
   std::vector<SinkSegment> PlanFile(size_t file) const override;
   std::span<const SinkLoss> losses() const override { return plan_.losses; }
   std::span<const std::string> notes() const override { return plan_.notes; }

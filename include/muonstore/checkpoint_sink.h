@@ -66,6 +66,16 @@ struct SinkSegment {
   std::vector<SinkPiece> pieces;
 };
 
+// Bytes that fill the buffers.
+inline uint64_t PayloadBytes(std::span<const SinkSegment> segments) {
+  uint64_t bytes = 0;
+  for (const SinkSegment& segment : segments) {
+    bytes += static_cast<uint64_t>(segment.num_elements) *
+             static_cast<uint64_t>(SizeBytes(segment.dtype));
+  }
+  return bytes;
+}
+
 class SinkFile {
  public:
   virtual ~SinkFile() = default;
@@ -106,8 +116,6 @@ class CheckpointSink {
   // The tag directory, or the folder that the files go to.
   virtual std::string path() const = 0;
   virtual size_t num_files() const = 0;
-  // Payload of a file in bytes, known without making it.
-  virtual uint64_t payload_bytes(size_t file) const = 0;
   // The buffers of a file, known without making it: the converter proves that
   // they hold everything before anything is written.
   virtual std::vector<SinkSegment> PlanFile(size_t file) const = 0;

@@ -49,9 +49,9 @@ ConversionPlan PlanConversion(const Checkpoint& source,
                               const CheckpointSink& sink);
 
 // Bytes of free space that the target needs: its payload, and room for headers.
-uint64_t NeededBytes(const CheckpointSink& sink);
+uint64_t NeededBytes(const ConversionPlan& plan);
 // Error(kResourceExhausted) where there are fewer at the target.
-void RequireSpace(FileSystem& fs, const CheckpointSink& sink);
+void RequireSpace(FileSystem& fs, const ConversionPlan& plan);
 
 struct ConvertOptions {
   // Of all buffers together; hard. The tables of source and target come on top.

@@ -28,7 +28,6 @@ class FailingSink final : public CheckpointSink {
  public:
   std::string path() const override { return "x"; }
   size_t num_files() const override { return 0; }
-  uint64_t payload_bytes(size_t /*file*/) const override { return 0; }
   std::vector<SinkSegment> PlanFile(size_t /*file*/) const override {
     return {};
   }

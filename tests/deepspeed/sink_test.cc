@@ -434,7 +434,7 @@ TEST_F(SinkTest, ThePlanIsWhatTheFilesSay) {
       bytes += static_cast<uint64_t>(segment.num_elements *
                                      SizeBytes(segment.dtype));
     }
-    EXPECT_EQ(bytes, sink->payload_bytes(i));
+    EXPECT_EQ(bytes, PayloadBytes(plan));
   }
 }
 

@@ -78,7 +78,7 @@ TEST_F(NativeSinkTest, TellsItsPlanBeforeAnythingIsWritten) {
         elements += static_cast<uint64_t>(piece.length);
       }
     }
-    EXPECT_EQ(sink->payload_bytes(f), bytes);
+    EXPECT_EQ(PayloadBytes(sink->PlanFile(f)), bytes);
   }
   // a and its momentum, b, v, frozen, buf.
   EXPECT_EQ(elements, 63U + 63 + 2000 + 5 + 12 + 2);
@@ -241,7 +241,7 @@ TEST_F(NativeSinkTest, TensorsInNoGroupAreSpreadOverTheRanks) {
   const TargetLayout layout = LayoutOf(source, {.num_ranks = 4});
   const auto sink = MakeNativeSink(root, {.tag = "t"}, source, layout);
   for (size_t f = 0; f < 4; ++f) {
-    EXPECT_EQ(sink->payload_bytes(f), 2 * 400U);
+    EXPECT_EQ(PayloadBytes(sink->PlanFile(f)), 2 * 400U);
   }
 }
 

@@ -65,14 +65,6 @@ std::vector<float> MemorySink::Floats(size_t file, size_t segment) const {
   return values;
 }
 
-uint64_t MemorySink::payload_bytes(size_t file) const {
-  uint64_t bytes = 0;
-  for (const SinkSegment& segment : files_[file]) {
-    bytes += SegmentBytes(segment);
-  }
-  return bytes;
-}
-
 std::unique_ptr<SinkFile> MemorySink::CreateFile(size_t file) {
   return std::make_unique<File>(*this, file);
 }

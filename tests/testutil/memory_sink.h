@@ -44,7 +44,6 @@ class MemorySink final : public CheckpointSink {
 
   std::string path() const override { return "memory/tag"; }
   size_t num_files() const override { return files_.size(); }
-  uint64_t payload_bytes(size_t file) const override;
   std::vector<SinkSegment> PlanFile(size_t file) const override {
     return files_[file];
   }

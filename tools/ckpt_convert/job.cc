@@ -62,7 +62,7 @@ class Job {
     MakePlan(*sink);
     interrupts_.ThrowIfInterrupted();
     if (options_.dry_run) {
-      RequireSpace(*fs_, *sink);
+      RequireSpace(*fs_, out_.plan);
     } else {
       Write(root, *sink);
     }
@@ -199,7 +199,7 @@ class Job {
     out_.plan = PlanConversion(*source_, sink);
     out_.plan.notes.insert(out_.plan.notes.begin(), notes_.begin(),
                            notes_.end());
-    out_.needed_bytes = NeededBytes(sink);
+    out_.needed_bytes = NeededBytes(out_.plan);
     AddFindings();
     out_.refused = out_.plan.Refused(options_.allowed_losses);
   }
