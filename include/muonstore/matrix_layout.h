@@ -4,8 +4,9 @@
 //   tensor holds: the whole tensor, a folded convolution, packed rows (q,k,v or
 //   gate,up), one block of rows per head, heads interleaved as
 //   [Q0,K0,V0,Q1,...] (with several query blocks per key/value in grouped-query
-//   attention), or a stack of experts. Resolving a layout gives strided
-//   batches, so that every view is `as_strided` over the logical tensor.
+//   attention), one matrix a head or one for all Q, all K and all V, or a stack
+//   of experts. Resolving a layout gives strided batches, so that every view is
+//   `as_strided` over the logical tensor.
 // Ownership: plain values.
 // Threads: immutable after construction.
 // Failures: Error(kInvalidArgument) with the shape and the sizes when a layout
@@ -23,8 +24,9 @@
 namespace muonstore {
 
 // `batch` matrices of rows x cols. Element (b, i, j) is element
-// offset + b * batch_stride + i * row_stride + j of the tensor in row-major
-// order; columns are always contiguous. All values count elements.
+// row_offset(b, i) + j of the tensor in row-major order; columns are always
+// contiguous. Rows are equally spaced, or come in blocks of `block_rows` rows
+// that are `block_stride` apart. All values count elements.
 struct MatrixBatch {
   int64_t offset = 0;
   int64_t batch = 1;
@@ -32,6 +34,16 @@ struct MatrixBatch {
   int64_t cols = 0;
   int64_t batch_stride = 0;
   int64_t row_stride = 0;
+  // 0: one block of all rows.
+  int64_t block_rows = 0;
+  int64_t block_stride = 0;
+
+  int64_t row_offset(int64_t matrix, int64_t row) const {
+    const int64_t first = offset + matrix * batch_stride;
+    return block_rows == 0 ? first + row * row_stride
+                           : first + row / block_rows * block_stride +
+                                 row % block_rows * row_stride;
+  }
 
   friend bool operator==(const MatrixBatch&, const MatrixBatch&) = default;
 };
@@ -39,12 +51,13 @@ struct MatrixBatch {
 class MatrixLayout {
  public:
   enum class Kind {
-    kWhole,             // 2-D as it is; more dimensions: see ConvFolded.
-    kConvFolded,        // [out, in, kh, kw] -> out x (in*kh*kw).
-    kPackedRows,        // Row blocks of given sizes, one matrix each.
-    kPerHead,           // Equal row blocks, one matrix a head.
-    kInterleavedHeads,  // Groups of (queries_per_group Q, K, V) blocks.
-    kExperts,           // [experts, rows, cols]: one matrix an expert.
+    kWhole,              // 2-D as it is; more dimensions: see ConvFolded.
+    kConvFolded,         // [out, in, kh, kw] -> out x (in*kh*kw).
+    kPackedRows,         // Row blocks of given sizes, one matrix each.
+    kPerHead,            // Equal row blocks, one matrix a head.
+    kInterleavedHeads,   // Groups of (queries_per_group Q, K, V) blocks.
+    kInterleavedPacked,  // The same rows; one matrix each of Q, K and V.
+    kExperts,            // [experts, rows, cols]: one matrix an expert.
   };
 
   // The tensor is one matrix. 0-D and 1-D tensors are a single row; tensors
@@ -64,6 +77,11 @@ class MatrixLayout {
   // one for V: queries_per_group + 2 batches of num_groups matrices.
   static MatrixLayout InterleavedHeads(int64_t num_groups,
                                        int64_t queries_per_group);
+  // The same rows as three matrices: all Q blocks one under the other in the
+  // order of the rows, then all K and all V blocks. Three batches of one
+  // matrix; their rows come in blocks.
+  static MatrixLayout InterleavedPacked(int64_t num_groups,
+                                        int64_t queries_per_group);
   // [experts, rows, cols]: one batch with one matrix an expert.
   static MatrixLayout Experts();
 
@@ -83,7 +101,10 @@ class MatrixLayout {
   std::vector<MatrixBatch> ResolveBlocks(const Shape& shape) const;
   std::vector<MatrixBatch> ResolvePackedRows(const Shape& shape) const;
   std::vector<MatrixBatch> ResolvePerHead(const Shape& shape) const;
+  // Rows of one head; throws where the groups do not fit the shape.
+  int64_t InterleavedHeadRows(const Shape& shape) const;
   std::vector<MatrixBatch> ResolveInterleavedHeads(const Shape& shape) const;
+  std::vector<MatrixBatch> ResolveInterleavedPacked(const Shape& shape) const;
   std::vector<MatrixBatch> ResolveExperts(const Shape& shape) const;
 
   Kind kind_ = Kind::kWhole;

@@ -10,15 +10,15 @@ bool MatrixReader::incomplete() const {
   const auto& missing = checkpoint_.tensors()[tensor_].missing;
   if (view_.num_elements() == 0) return false;
   // Rows may lie apart; a range between two rows hits neither.
-  return std::any_of(
-      missing.begin(), missing.end(), [this](const ElementRange& range) {
-        for (int64_t i = 0; i < view_.rows; ++i) {
-          const int64_t begin = view_.offset + i * view_.row_stride;
-          if (begin >= range.end) return false;
-          if (range.begin < begin + view_.cols) return true;
-        }
-        return false;
-      });
+  return std::any_of(missing.begin(), missing.end(),
+                     [this](const ElementRange& range) {
+                       for (int64_t i = 0; i < view_.rows; ++i) {
+                         const int64_t begin = view_.row_offset(i);
+                         if (begin >= range.end) return false;
+                         if (range.begin < begin + view_.cols) return true;
+                       }
+                       return false;
+                     });
 }
 
 std::span<const double> MatrixReader::Read(ElementRange range) {
@@ -28,13 +28,12 @@ std::span<const double> MatrixReader::Read(ElementRange range) {
   values_.resize(count);
   if (count == 0) return values_;
   // Contiguous rows are one read.
-  const bool packed = view_.row_stride == view_.cols;
+  const bool packed = view_.row_stride == view_.cols && view_.block_rows == 0;
   for (int64_t at = range.begin; at < range.end;) {
     const int64_t row = at / view_.cols;
     const int64_t end =
         packed ? range.end : std::min(range.end, (row + 1) * view_.cols);
-    const int64_t first =
-        view_.offset + row * view_.row_stride + at % view_.cols;
+    const int64_t first = view_.row_offset(row) + at % view_.cols;
     ReadTensor(checkpoint_, tensor_, {first, first + end - at},
                std::span(bytes_).subspan(
                    static_cast<size_t>(at - range.begin) * element_bytes,

@@ -16,17 +16,32 @@
 #include <vector>
 
 #include "muonstore/checkpoint.h"
+#include "muonstore/matrix_layout.h"
 
 namespace muonstore {
 
-// Element (i, j) is element offset + i * row_stride + j of the tensor.
+// Element (i, j) is element row_offset(i) + j of the tensor.
 struct MatrixView {
   int64_t offset = 0;
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t row_stride = 0;
+  // As in MatrixBatch.
+  int64_t block_rows = 0;
+  int64_t block_stride = 0;
+
+  // Matrix `index` of `batch`.
+  static MatrixView Of(const MatrixBatch& batch, int64_t index) {
+    return {batch.row_offset(index, 0), batch.rows,       batch.cols,
+            batch.row_stride,           batch.block_rows, batch.block_stride};
+  }
 
   int64_t num_elements() const { return rows * cols; }
+  int64_t row_offset(int64_t row) const {
+    return block_rows == 0 ? offset + row * row_stride
+                           : offset + row / block_rows * block_stride +
+                                 row % block_rows * row_stride;
+  }
 };
 
 // Elements that one Read should ask for.

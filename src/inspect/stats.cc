@@ -37,14 +37,10 @@ void AppendTasks(const Checkpoint& checkpoint, size_t tensor,
   try {
     for (const MatrixBatch& batch : layout.Resolve(info.shape)) {
       for (int64_t b = 0; b < batch.batch; ++b) {
-        tasks.push_back(
-            {.tensor = tensor,
-             .view = {.offset = batch.offset + b * batch.batch_stride,
-                      .rows = batch.rows,
-                      .cols = batch.cols,
-                      .row_stride = batch.row_stride},
-             .matrix = static_cast<int64_t>(tasks.size() - first),
-             .num_matrices = 0});
+        tasks.push_back({.tensor = tensor,
+                         .view = MatrixView::Of(batch, b),
+                         .matrix = static_cast<int64_t>(tasks.size() - first),
+                         .num_matrices = 0});
       }
     }
   } catch (const Error& error) {

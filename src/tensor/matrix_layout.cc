@@ -53,9 +53,11 @@ bool CoversOnce(const std::vector<MatrixBatch>& batches, const Shape& shape) {
     if (batch.row_stride != batch.cols) {
       return false;
     }
+    const int64_t rows = batch.block_rows == 0 ? batch.rows : batch.block_rows;
     for (int64_t b = 0; b < batch.batch; ++b) {
-      blocks.emplace_back(batch.offset + b * batch.batch_stride,
-                          batch.rows * batch.cols);
+      for (int64_t row = 0; row < batch.rows; row += rows) {
+        blocks.emplace_back(batch.row_offset(b, row), rows * batch.cols);
+      }
     }
   }
   std::sort(blocks.begin(), blocks.end());
@@ -104,6 +106,13 @@ MatrixLayout MatrixLayout::InterleavedHeads(int64_t num_groups,
   return layout;
 }
 
+MatrixLayout MatrixLayout::InterleavedPacked(int64_t num_groups,
+                                             int64_t queries_per_group) {
+  MatrixLayout layout = InterleavedHeads(num_groups, queries_per_group);
+  layout.kind_ = Kind::kInterleavedPacked;
+  return layout;
+}
+
 MatrixLayout MatrixLayout::Experts() { return MatrixLayout(Kind::kExperts); }
 
 std::string MatrixLayout::ToString() const {
@@ -118,6 +127,9 @@ std::string MatrixLayout::ToString() const {
       return StrCat("per_head[", num_heads_, "]");
     case Kind::kInterleavedHeads:
       return StrCat("interleaved_heads[", num_heads_, " x (",
+                    queries_per_group_, " + 2)]");
+    case Kind::kInterleavedPacked:
+      return StrCat("interleaved_packed[", num_heads_, " x (",
                     queries_per_group_, " + 2)]");
     case Kind::kExperts:
       return "experts";
@@ -154,6 +166,8 @@ std::vector<MatrixBatch> MatrixLayout::ResolveBlocks(const Shape& shape) const {
       return ResolvePerHead(shape);
     case Kind::kInterleavedHeads:
       return ResolveInterleavedHeads(shape);
+    case Kind::kInterleavedPacked:
+      return ResolveInterleavedPacked(shape);
     case Kind::kExperts:
       return ResolveExperts(shape);
   }
@@ -195,8 +209,7 @@ std::vector<MatrixBatch> MatrixLayout::ResolvePerHead(
   return {RowBlocks(shape, 0, shape.num_rows() / num_heads_, num_heads_)};
 }
 
-std::vector<MatrixBatch> MatrixLayout::ResolveInterleavedHeads(
-    const Shape& shape) const {
+int64_t MatrixLayout::InterleavedHeadRows(const Shape& shape) const {
   // In this order, so that no product can overflow.
   const int64_t num_rows = shape.num_rows();
   if (queries_per_group_ > num_rows ||
@@ -206,14 +219,36 @@ std::vector<MatrixBatch> MatrixLayout::ResolveInterleavedHeads(
                 StrCat("groups * (queries + 2) blocks that divide ", num_rows,
                        " rows"));
   }
+  return num_rows / (num_heads_ * (queries_per_group_ + 2));
+}
+
+std::vector<MatrixBatch> MatrixLayout::ResolveInterleavedHeads(
+    const Shape& shape) const {
+  const int64_t head_rows = InterleavedHeadRows(shape);
   const int64_t blocks_per_group = queries_per_group_ + 2;
-  const int64_t head_rows = num_rows / (num_heads_ * blocks_per_group);
   std::vector<MatrixBatch> batches;
   for (int64_t block = 0; block < blocks_per_group; ++block) {
     MatrixBatch batch =
         RowBlocks(shape, block * head_rows, head_rows, num_heads_);
     batch.batch_stride *= blocks_per_group;
     batches.push_back(batch);
+  }
+  return batches;
+}
+
+std::vector<MatrixBatch> MatrixLayout::ResolveInterleavedPacked(
+    const Shape& shape) const {
+  const int64_t head_rows = InterleavedHeadRows(shape);
+  const int64_t group_rows = head_rows * (queries_per_group_ + 2);
+  std::vector<MatrixBatch> batches;
+  int64_t first_row = 0;
+  for (const int64_t heads : {queries_per_group_, int64_t{1}, int64_t{1}}) {
+    MatrixBatch batch =
+        RowBlocks(shape, first_row, heads * head_rows * num_heads_, 1);
+    batch.block_rows = heads * head_rows;
+    batch.block_stride = group_rows * batch.cols;
+    batches.push_back(batch);
+    first_row += heads * head_rows;
   }
   return batches;
 }

@@ -27,8 +27,7 @@ Matrix View(const MatrixBatch& batch, int64_t index) {
   for (int64_t i = 0; i < batch.rows; ++i) {
     std::vector<int64_t> row;
     for (int64_t j = 0; j < batch.cols; ++j) {
-      row.push_back(batch.offset + index * batch.batch_stride +
-                    i * batch.row_stride + j);
+      row.push_back(batch.row_offset(index, i) + j);
     }
     matrix.push_back(row);
   }
@@ -117,6 +116,22 @@ TEST(MatrixLayoutTest, InterleavedHeadsWithGroupedQueries) {
   }
 }
 
+TEST(MatrixLayoutTest, InterleavedPackedStacksTheHeadsOfEachKind) {
+  // Two groups of [Q, Q, Q, K, V], heads of 2 rows: rows 0-5 and 10-15 are Q.
+  const auto batches =
+      MatrixLayout::InterleavedPacked(2, 3).Resolve(Shape({20, 4}));
+  ASSERT_EQ(batches.size(), 3U);
+  const auto stacked = [](int64_t first, int64_t rows) {
+    Matrix matrix = Rows(first, rows, 4);
+    const Matrix second = Rows(first + 10, rows, 4);
+    matrix.insert(matrix.end(), second.begin(), second.end());
+    return matrix;
+  };
+  EXPECT_EQ(View(batches[0], 0), stacked(0, 6));
+  EXPECT_EQ(View(batches[1], 0), stacked(6, 2));
+  EXPECT_EQ(View(batches[2], 0), stacked(8, 2));
+}
+
 TEST(MatrixLayoutTest, ExpertsAreOneMatrixEach) {
   EXPECT_THAT(MatrixLayout::Experts().Resolve(Shape({6, 4, 3})),
               ElementsAre(MatrixBatch{0, 6, 4, 3, 12, 3}));
@@ -147,7 +162,8 @@ TEST(MatrixLayoutTest, SaysWhatDoesNotFit) {
         MatrixLayout::PackedRows({kMax, kMax}), MatrixLayout::PerHead(3),
         MatrixLayout::PerHead(kMax), MatrixLayout::InterleavedHeads(2, 1),
         MatrixLayout::InterleavedHeads(1, kMax),
-        MatrixLayout::InterleavedHeads(kMax, 1), MatrixLayout::Experts()}) {
+        MatrixLayout::InterleavedHeads(kMax, 1),
+        MatrixLayout::InterleavedPacked(2, 1), MatrixLayout::Experts()}) {
     const auto resolve = [&] { static_cast<void>(layout.Resolve(shape)); };
     EXPECT_EQ(CodeOf(resolve), ErrorCode::kInvalidArgument);
     EXPECT_THAT(MessageOf(resolve), HasSubstr("[10, 4]"));
@@ -172,6 +188,8 @@ TEST(MatrixLayoutTest, Names) {
   EXPECT_EQ(MatrixLayout::PerHead(4).ToString(), "per_head[4]");
   EXPECT_EQ(MatrixLayout::InterleavedHeads(2, 3).ToString(),
             "interleaved_heads[2 x (3 + 2)]");
+  EXPECT_EQ(MatrixLayout::InterleavedPacked(2, 3).ToString(),
+            "interleaved_packed[2 x (3 + 2)]");
   EXPECT_EQ(MatrixLayout::Experts().ToString(), "experts");
   EXPECT_EQ(MatrixLayout::PerHead(4), MatrixLayout::PerHead(4));
   EXPECT_NE(MatrixLayout::PerHead(4), MatrixLayout::PerHead(2));
@@ -189,6 +207,8 @@ TEST(MatrixLayoutPropertyTest, EveryLayoutCoversEachElementOnce) {
     const int64_t groups = pick(1, 6);
     const int64_t queries = pick(1, 5);
     ExpectCoversOnce(MatrixLayout::InterleavedHeads(groups, queries),
+                     Shape({groups * (queries + 2) * head_rows, cols}));
+    ExpectCoversOnce(MatrixLayout::InterleavedPacked(groups, queries),
                      Shape({groups * (queries + 2) * head_rows, cols}));
     ExpectCoversOnce(MatrixLayout::PerHead(groups),
                      Shape({groups * head_rows, cols}));
