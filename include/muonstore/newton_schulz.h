@@ -1,0 +1,159 @@
+// Orthogonalization of matrices by Newton-Schulz iteration.
+//
+// What: replaces each matrix G by an approximation of U V^T, where G = U S V^T.
+//   X = G / |G|_F, then for every step (a, b, c): X = a X + b (X X^T) X
+//   + c (X X^T)^2 X. A matrix with more rows than columns is worked on
+//   transposed. No factor for the matrix's shape is applied (see MuonScale).
+// Bits: they depend on the matrix, its shape, the options and the processor's
+//   instruction set only: not on the number of threads, on how many matrices
+//   run together, on strides or on addresses.
+// Ownership: input and output belong to the caller. An `Orthogonalizer` keeps
+//   its workspace between calls; it must outlive none of them.
+// Threads: one call at a time for each Orthogonalizer; several may share a
+//   pool. Matrices of a smaller side up to 512 run one a thread, larger ones
+//   one after the other with all threads on one.
+// Failures: Error(kInvalidArgument) for shapes, strides or options that make no
+//   sense and for a matrix that is not finite; it names matrix, row and column.
+//   Nothing is written in any of these cases.
+
+#ifndef MUONSTORE_NEWTON_SCHULZ_H_
+#define MUONSTORE_NEWTON_SCHULZ_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muonstore/thread_pool.h"
+
+namespace muonstore {
+
+// One step maps a singular value s to a s + b s^3 + c s^5.
+struct QuinticStep {
+  double a = 0;
+  double b = 0;
+  double c = 0;
+
+  friend bool operator==(const QuinticStep&, const QuinticStep&) = default;
+};
+
+// A published set of steps. The norm is multiplied by `norm_factor` before X is
+// divided by it: some sets leave their range where rounding makes s exceed 1.
+struct NewtonSchulzCoefficients {
+  std::string name;
+  std::vector<QuinticStep> steps;
+  double norm_factor = 1;
+
+  // Five times (3.4445, -4.7750, 2.0315): Keller Jordan's, DeepSpeed's and
+  // torch's. Singular values end within [0.68, 1.14]. The default.
+  static NewtonSchulzCoefficients Jordan5();
+  // Five steps of Polar Express as microsoft/dion has them, norm factor 1.02.
+  // Values from 0.005 on end within [0.85, 1.15].
+  static NewtonSchulzCoefficients PolarExpress5();
+};
+
+enum class NewtonSchulzForm {
+  // The cheapest form that is accurate at the precision: see ChooseForm.
+  kAuto,
+  // X is updated in each step: 15 n^2 m + 5 n^3 for five steps, n <= m.
+  kStandard,
+  // Only n x n matrices are iterated, X is multiplied once at the end:
+  // 3 n^2 m + 17 n^3. Its error grows with the condition of the matrix (up to
+  // 1e-3 with f32), so that it is refused with kBF16.
+  kGram,
+};
+
+enum class NewtonSchulzPrecision {
+  kF32,
+  // Operands of products are rounded to bf16; X stays f32 and sums are f32.
+  kBF16,
+};
+
+enum class NewtonSchulzNormalization {
+  // X = G / (f |G|_F), with the norm in double: exact scale invariance from
+  // the smallest to the largest float.
+  kScaleFree,
+  // X = G / (f |G|_F + 1e-7), as DeepSpeed and Keller Jordan do: matrices of
+  // norm 1e-5 and below shrink.
+  kCompat,
+};
+
+struct NewtonSchulzOptions {
+  NewtonSchulzCoefficients coefficients = NewtonSchulzCoefficients::Jordan5();
+  NewtonSchulzForm form = NewtonSchulzForm::kAuto;
+  NewtonSchulzPrecision precision = NewtonSchulzPrecision::kF32;
+  NewtonSchulzNormalization normalization =
+      NewtonSchulzNormalization::kScaleFree;
+};
+
+// `batch` matrices of `rows` x `cols`; element (b, i, j) lies at
+// data[b * batch_stride + i * row_stride + j]. Strides count elements. Any
+// MatrixBatch of a layout is one of these: data = tensor + offset.
+template <typename T>
+struct StridedMatrices {
+  T* data = nullptr;
+  int64_t batch = 1;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t batch_stride = 0;
+  int64_t row_stride = 0;
+};
+
+// `out` has the shape of `in`. It is either the very same view or overlaps no
+// input and no other output of the call; its own matrices must not overlap.
+struct OrthogonalizeJob {
+  StridedMatrices<const float> in;
+  StridedMatrices<float> out;
+};
+
+class Orthogonalizer {
+ public:
+  // `pool` must outlive this object.
+  Orthogonalizer(NewtonSchulzOptions options, ThreadPool& pool);
+  ~Orthogonalizer();
+  Orthogonalizer(const Orthogonalizer&) = delete;
+  Orthogonalizer& operator=(const Orthogonalizer&) = delete;
+
+  const NewtonSchulzOptions& options() const { return options_; }
+
+  // A zero matrix gives zeros; an empty one is left alone. Matrices of
+  // different shapes may be in one call: the more there are, the better small
+  // ones fill the threads.
+  void Run(std::span<const OrthogonalizeJob> jobs);
+
+  // What Run needs beyond its arguments for matrices of this shape, at most, in
+  // any number. Kept for the next call until ReleaseWorkspace.
+  int64_t WorkspaceBytes(int64_t rows, int64_t cols) const;
+  int64_t workspace_bytes() const;  // Held now.
+  void ReleaseWorkspace();
+
+ private:
+  class Impl;
+
+  NewtonSchulzOptions options_;
+  std::unique_ptr<Impl> impl_;
+};
+
+// One call of a fresh Orthogonalizer.
+void Orthogonalize(const StridedMatrices<const float>& in,
+                   const StridedMatrices<float>& out,
+                   const NewtonSchulzOptions& options, ThreadPool& pool);
+
+// The form that kAuto stands for: never kAuto.
+NewtonSchulzForm ChooseForm(const NewtonSchulzOptions& options, int64_t rows,
+                            int64_t cols);
+
+// Floating-point operations of one matrix in the form that would run, symmetric
+// products counted as half: what ranks share matrices by.
+double OrthogonalizeFlops(const NewtonSchulzOptions& options, int64_t rows,
+                          int64_t cols);
+
+// Which library and instruction set multiply matrices here, for reports:
+// "oneDNN 2.6.3 avx512_core_amx".
+std::string MatrixProductName();
+
+}  // namespace muonstore
+
+#endif  // MUONSTORE_NEWTON_SCHULZ_H_
