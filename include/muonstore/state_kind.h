@@ -19,6 +19,7 @@ inline constexpr std::string_view kMaster = "master";        // FP32 weight.
 inline constexpr std::string_view kMomentum = "momentum";    // Muon.
 inline constexpr std::string_view kExpAvg = "exp_avg";       // Adam, first.
 inline constexpr std::string_view kExpAvgSq = "exp_avg_sq";  // Adam, second.
+inline constexpr std::string_view kGradient = "gradient";    // Accumulated.
 inline constexpr std::string_view kWeight = "weight";        // Compute weight.
 inline constexpr std::string_view kBuffer = "buffer";        // Module buffer.
 

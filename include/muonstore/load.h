@@ -1,0 +1,55 @@
+// Filling a live store from a checkpoint of any stage and rank count.
+//
+// What: each rank reads the elements that its partition owns, by name: masters,
+//   momentum and moments, step counters; the compute weight is the checkpoint's
+//   where it has one, else round(master). Momentum in loss-scale units is
+//   brought to true units.
+// Ownership: the store's arenas are filled in place and stay pinned.
+// Threads: collective; each rank opens the checkpoint itself.
+// Failures: Error(kNotFound) for a parameter or state kind that the checkpoint
+//   lacks, Error(kInvalidArgument) for a shape or optimizer that differs,
+//   Error(kUnsupported) for momentum of an unknown scale; on every rank, before
+//   anything is changed. What a read finds damaged poisons the store.
+
+#ifndef MUONSTORE_LOAD_H_
+#define MUONSTORE_LOAD_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muonstore/checkpoint.h"
+#include "muonstore/parameter.h"
+#include "muonstore/store.h"
+
+namespace muonstore {
+
+struct LoadOptions {
+  // Divides momentum in loss-scale units of which the file does not prove the
+  // scale; absent: such a checkpoint is refused.
+  std::optional<double> momentum_scale;
+  // Parameters' momentum and moments that the checkpoint lacks start as zeros
+  // and are listed; false: they are an error.
+  bool allow_missing_state = false;
+};
+
+struct LoadReport {
+  // State that started as zeros, "name/kind".
+  std::vector<std::string> missing;
+  // What a user should know: "clipping mode is deepspeed, as the run had it".
+  std::vector<std::string> notes;
+};
+
+// Collective. A store that is loaded from a DeepSpeed checkpoint clips as
+// DeepSpeed does (StoreRecord::clipping), since another mode would change the
+// effective step; the report says so.
+LoadReport LoadCheckpoint(StateStore& store, const Checkpoint& checkpoint,
+                          const LoadOptions& options = {});
+
+// The parameters of a checkpoint as a store needs them: frozen ones included,
+// in the checkpoint's order, `layout` Whole.
+std::vector<ParameterSpec> SpecsOf(const Checkpoint& checkpoint);
+
+}  // namespace muonstore
+
+#endif  // MUONSTORE_LOAD_H_

@@ -1,0 +1,74 @@
+// What a state store is built from, and what it will cost.
+//
+// What: tier policy, limits and estimates of a StateStore; see store.h.
+// Ownership, threads: plain values; tiers and the communicator are shared.
+
+#ifndef MUONSTORE_STORE_OPTIONS_H_
+#define MUONSTORE_STORE_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "muonstore/communicator.h"
+#include "muonstore/state_kind.h"
+#include "muonstore/tier.h"
+
+namespace muonstore {
+
+// Where the segments of a state kind live.
+struct KindPolicy {
+  // Null: a pinned host tier; a shared host tier where the communicator joins
+  // several ranks of a node.
+  std::shared_ptr<Tier> tier;
+  Pinning pinning = Pinning::kTry;
+};
+
+struct TierPolicy {
+  KindPolicy rest;  // Kinds that are not named below.
+  std::map<StateKind, KindPolicy, std::less<>> kinds;
+
+  const KindPolicy& of(const StateKind& kind) const {
+    const auto found = kinds.find(kind);
+    return found == kinds.end() ? rest : found->second;
+  }
+};
+
+struct StoreOptions {
+  // Null: one rank alone. All ranks give the same parameters and partitioning.
+  std::shared_ptr<Communicator> communicator;
+  TierPolicy tiers;
+  // This rank's segments may take this many bytes over all tiers; 0: as much as
+  // the tiers have available.
+  uint64_t max_bytes = 0;
+};
+
+// Bytes on one rank, before anything is allocated.
+struct StoreEstimate {
+  struct Kind {
+    StateKind kind;
+    std::string tier;
+    uint64_t bytes = 0;  // With padding and alignment.
+  };
+  struct Parameter {
+    std::string name;
+    // Of its elements on this rank, over all kinds, without padding.
+    uint64_t bytes = 0;
+  };
+  int32_t rank = 0;
+  std::vector<Kind> kinds;
+  std::vector<Parameter> parameters;
+
+  uint64_t total_bytes() const {
+    uint64_t total = 0;
+    for (const Kind& kind : kinds) total += kind.bytes;
+    return total;
+  }
+};
+
+}  // namespace muonstore
+
+#endif  // MUONSTORE_STORE_OPTIONS_H_
