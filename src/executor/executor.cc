@@ -1,0 +1,201 @@
+#include "muonstore/executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "muonstore/error.h"
+#include "src/base/str.h"
+#include "src/executor/executor_impl.h"
+#include "src/executor/slices.h"
+#include "src/kernel/accumulate.h"
+#include "src/store/agreement.h"
+
+namespace muonstore {
+namespace {
+
+size_t NumGroups(const StateStore::Impl& store) {
+  return store.record.group_steps.size();
+}
+
+void RequireChunk(const ParameterSpec& parameter, const GradientChunk& chunk) {
+  if (chunk.dtype != DType::kF32 && chunk.dtype != DType::kBF16 &&
+      chunk.dtype != DType::kF16) {
+    throw Error(ErrorCode::kUnsupported,
+                "gradients have another dtype than this",
+                {.tensor = parameter.name,
+                 .expected = "f32, bf16 or f16",
+                 .found = std::string(DTypeName(chunk.dtype))});
+  }
+  if (chunk.parameter_shape.has_value() &&
+      *chunk.parameter_shape != parameter.shape) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the gradient has another shape than its parameter",
+                {.tensor = parameter.name,
+                 .expected = parameter.shape.ToString(),
+                 .found = chunk.parameter_shape->ToString()});
+  }
+  const auto element_bytes = static_cast<size_t>(SizeBytes(chunk.dtype));
+  const auto elements = static_cast<int64_t>(chunk.data.size() / element_bytes);
+  if (chunk.data.size() % element_bytes != 0 || chunk.first_element < 0 ||
+      chunk.first_element > parameter.shape.num_elements() ||
+      elements > parameter.shape.num_elements() - chunk.first_element) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the gradient chunk does not lie within the parameter",
+                {.tensor = parameter.name,
+                 .expected = StrCat("elements of [0, ",
+                                    parameter.shape.num_elements(), ")"),
+                 .found = StrCat(chunk.data.size(), " bytes of ",
+                                 DTypeName(chunk.dtype), " from element ",
+                                 chunk.first_element)});
+  }
+}
+
+}  // namespace
+
+OffloadExecutor::Impl::Impl(StateStore& store, ExecutorOptions options)
+    : store_(store.impl()),
+      options_(std::move(options)),
+      threads_(options_.num_threads),
+      device_(options_.device),
+      passes_(store_, threads_),
+      ledger_(store_) {
+  store_.RequireUsable();
+  if (device_ == nullptr) {
+    device_ = MakeHostDevice(options_.newton_schulz, threads_);
+  }
+  const std::optional<Error> error = Caught([this] { Build(); });
+  RequireAgreement(*store_.communicator, "the executor", error,
+                   Digest()
+                       .Add(int64_t{options_.overlap})
+                       .Add(static_cast<int64_t>(options_.max_gather_bytes))
+                       .Add(device_->name())
+                       .Add(HyperParameterDigest())
+                       .value());
+  Tier& tier = *store_.options.tiers.of(StateKind(kGradient)).tier;
+  pool_ = std::make_unique<GatherPool>(
+      tier, *store_.communicator, plan_.num_rounds > 0 ? plan_.num_buffers : 0,
+      plan_.buffer_bytes);
+  pipeline_ = std::make_unique<MuonPipeline>(plan_, *device_,
+                                             *store_.communicator, *pool_);
+}
+
+void OffloadExecutor::Impl::Build() {
+  if (options_.groups.size() != NumGroups(store_)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "every param group of the store needs hyper-parameters",
+                {.expected = StrCat(NumGroups(store_), " groups"),
+                 .found = StrCat(options_.groups.size())});
+  }
+  plan_ = PlanChunks(MakeMatrixTasks(store_.parameters, store_.partitioning,
+                                     options_.newton_schulz),
+                     store_.parameters,
+                     {.num_ranks = store_.communicator->size(),
+                      .max_gather_bytes = options_.max_gather_bytes,
+                      .overlap = options_.overlap,
+                      .in_place = device_->works_in_host_memory()});
+}
+
+void OffloadExecutor::Impl::RequireOpen() const {
+  store_.RequireUsable();
+  if (pipeline_ == nullptr) {
+    throw Error(ErrorCode::kUnavailable, "the executor is closed");
+  }
+}
+
+GroupHyperParameters& OffloadExecutor::Impl::group(int32_t index) {
+  if (index < 0 || static_cast<size_t>(index) >= options_.groups.size()) {
+    throw Error(ErrorCode::kInvalidArgument, "no such param group",
+                {.expected = StrCat("0 to ", options_.groups.size() - 1),
+                 .found = StrCat(index)});
+  }
+  return options_.groups[static_cast<size_t>(index)];
+}
+
+void OffloadExecutor::Impl::Accumulate(std::string_view name,
+                                       const GradientChunk& chunk) {
+  RequireOpen();
+  const int32_t parameter = store_.Find(name);
+  const ParameterSpec& spec = store_.parameters[static_cast<size_t>(parameter)];
+  static_cast<void>(store_.RequireKind(parameter, StateKind(kGradient)));
+  RequireChunk(spec, chunk);
+  const int64_t element_bytes = SizeBytes(chunk.dtype);
+  const auto elements = static_cast<int64_t>(chunk.data.size()) / element_bytes;
+  const GradientLedger::Admitted admitted = ledger_.Admit(
+      parameter, {chunk.first_element, chunk.first_element + elements});
+  for (const Fragment& at : admitted.fragments) {
+    const std::span<float> segment =
+        store_.segments->f32(kGradient, store_.flat_group_of(at));
+    for (int64_t i = 0; i < at.count; ++i) {
+      const int64_t source =
+          at.tensor_offset + i * at.stride - chunk.first_element;
+      const int64_t dest = at.segment_offset + i * at.length;
+      ForEachSlice(
+          threads_, at.length, [&](int64_t first, int64_t count, int64_t) {
+            AccumulateGradient(
+                chunk.dtype,
+                chunk.data.subspan(
+                    static_cast<size_t>((source + first) * element_bytes),
+                    static_cast<size_t>(count * element_bytes)),
+                admitted.first ? AccumulateMode::kSet : AccumulateMode::kAdd,
+                segment.subspan(static_cast<size_t>(dest + first),
+                                static_cast<size_t>(count)));
+          });
+    }
+  }
+}
+
+void OffloadExecutor::Impl::AccumulateZero(std::string_view name) {
+  RequireOpen();
+  const int32_t parameter = store_.Find(name);
+  static_cast<void>(store_.RequireKind(parameter, StateKind(kGradient)));
+  const int64_t elements =
+      store_.parameters[static_cast<size_t>(parameter)].shape.num_elements();
+  const GradientLedger::Admitted admitted =
+      ledger_.Admit(parameter, {0, elements});
+  if (!admitted.first) return;
+  for (const Fragment& at : admitted.fragments) {
+    const std::span<float> segment =
+        store_.segments->f32(kGradient, store_.flat_group_of(at));
+    std::fill_n(segment.begin() + at.segment_offset, at.num_elements(), 0.0F);
+  }
+}
+
+void OffloadExecutor::Impl::DiscardGradients() { ledger_.Clear(); }
+
+void OffloadExecutor::Impl::Close() {
+  if (pipeline_ == nullptr) return;
+  pipeline_.reset();
+  pool_.reset();
+}
+
+OffloadExecutor::OffloadExecutor(StateStore& store, ExecutorOptions options)
+    : impl_(std::make_unique<Impl>(store, std::move(options))) {}
+
+OffloadExecutor::~OffloadExecutor() = default;
+
+GroupHyperParameters& OffloadExecutor::group(int32_t index) {
+  return impl_->group(index);
+}
+
+void OffloadExecutor::set_max_norm(double max_norm) {
+  impl_->set_max_norm(max_norm);
+}
+
+void OffloadExecutor::Accumulate(std::string_view name,
+                                 const GradientChunk& chunk) {
+  impl_->Accumulate(name, chunk);
+}
+
+void OffloadExecutor::AccumulateZero(std::string_view name) {
+  impl_->AccumulateZero(name);
+}
+
+void OffloadExecutor::DiscardGradients() { impl_->DiscardGradients(); }
+
+StepReport OffloadExecutor::Step(const StepOptions& options) {
+  return impl_->Step(options);
+}
+
+void OffloadExecutor::Close() { impl_->Close(); }
+
+}  // namespace muonstore

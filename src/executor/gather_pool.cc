@@ -1,0 +1,45 @@
+#include "src/executor/gather_pool.h"
+
+#include <algorithm>
+
+#include "muonstore/error.h"
+
+namespace muonstore {
+
+GatherPool::GatherPool(Tier& tier, Communicator& communicator,
+                       int32_t num_buffers, uint64_t buffer_bytes)
+    : communicator_(communicator),
+      num_buffers_(num_buffers),
+      buffer_bytes_(buffer_bytes) {
+  if (num_buffers_ == 0) return;
+  arena_ =
+      tier.CreateArena({.name = "gather buffers",
+                        .block_bytes = std::vector<uint64_t>(
+                            static_cast<size_t>(num_buffers_), buffer_bytes_)});
+  communicator_.Publish(*arena_);
+  for (int32_t i = 0; i < num_buffers_; ++i) free_.push_back(i);
+}
+
+GatherPool::~GatherPool() {
+  if (arena_ != nullptr) communicator_.Withdraw(*arena_);
+}
+
+int32_t GatherPool::Acquire() {
+  if (free_.empty()) {
+    throw Error(ErrorCode::kInternal, "all gather buffers are in use");
+  }
+  const int32_t buffer = free_.front();
+  free_.pop_front();
+  peak_bytes_ =
+      std::max(peak_bytes_, static_cast<uint64_t>(num_buffers_ - num_free()) *
+                                buffer_bytes_);
+  return buffer;
+}
+
+void GatherPool::Return(int32_t buffer) { free_.push_back(buffer); }
+
+std::span<std::byte> GatherPool::bytes(int32_t buffer) const {
+  return arena_->memory(buffer, 0);
+}
+
+}  // namespace muonstore

@@ -1,0 +1,51 @@
+// The buffers that matrices are gathered into.
+//
+// What: a fixed number of equal buffers in one arena, so that peers can read
+//   them in place; handed out least recently used first. What is in use is
+//   counted, and its peak reported.
+// Ownership: owns the arena until Release.
+// Threads: one at a time. Construction is collective (the arena is published).
+
+#ifndef MUONSTORE_SRC_EXECUTOR_GATHER_POOL_H_
+#define MUONSTORE_SRC_EXECUTOR_GATHER_POOL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "muonstore/communicator.h"
+#include "muonstore/tier.h"
+
+namespace muonstore {
+
+class GatherPool {
+ public:
+  GatherPool(Tier& tier, Communicator& communicator, int32_t num_buffers,
+             uint64_t buffer_bytes);
+  ~GatherPool();
+  GatherPool(const GatherPool&) = delete;
+  GatherPool& operator=(const GatherPool&) = delete;
+
+  int32_t num_free() const { return static_cast<int32_t>(free_.size()); }
+  // Index of a buffer; there must be a free one.
+  int32_t Acquire();
+  void Return(int32_t buffer);
+  std::span<std::byte> bytes(int32_t buffer) const;
+
+  uint64_t peak_bytes() const { return peak_bytes_; }
+
+ private:
+  Communicator& communicator_;
+  int32_t num_buffers_;
+  uint64_t buffer_bytes_;
+  std::unique_ptr<Arena> arena_;
+  std::deque<int32_t> free_;  // The least recently used first.
+  uint64_t peak_bytes_ = 0;
+};
+
+}  // namespace muonstore
+
+#endif  // MUONSTORE_SRC_EXECUTOR_GATHER_POOL_H_

@@ -1,0 +1,284 @@
+// One step: prepare, decide, commit.
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "muonstore/error.h"
+#include "src/base/str.h"
+#include "src/executor/executor_impl.h"
+#include "src/executor/stopwatch.h"
+#include "src/store/agreement.h"
+
+namespace muonstore {
+
+double ClipFactor(double norm, double max_norm) {
+  if (max_norm <= 0) return 1;
+  return std::min(1.0, max_norm / (norm + 1e-6));
+}
+
+bool OffloadExecutor::Impl::clips_updates() const {
+  return store_.record.clipping == ClippingMode::kDeepSpeed &&
+         options_.max_norm > 0;
+}
+
+Optimizer OffloadExecutor::Impl::OptimizerOf(int32_t flat_group) const {
+  const FlatGroup& group =
+      store_.partitioning.groups()[static_cast<size_t>(flat_group)];
+  if (group.parameters.empty()) return Optimizer::kNone;
+  return store_.parameters[static_cast<size_t>(group.parameters.front())]
+      .optimizer;
+}
+
+int64_t OffloadExecutor::Impl::HyperParameterDigest() const {
+  Digest digest;
+  digest.Add(options_.max_norm)
+      .Add(int64_t{options_.average_micro_batches})
+      .Add(static_cast<int64_t>(store_.record.clipping))
+      .Add(static_cast<int64_t>(store_.record.convention))
+      .Add(store_.record.steps);
+  for (const int64_t step : store_.record.group_steps) digest.Add(step);
+  for (const GroupHyperParameters& group : options_.groups) {
+    digest.Add(group.lr)
+        .Add(group.weight_decay)
+        .Add(group.momentum)
+        .Add(int64_t{group.nesterov})
+        .Add(static_cast<int64_t>(group.scale))
+        .Add(group.beta1)
+        .Add(group.beta2)
+        .Add(group.eps)
+        .Add(static_cast<int64_t>(group.adam_order))
+        .Add(int64_t{group.decoupled_decay});
+  }
+  return digest.value();
+}
+
+float OffloadExecutor::Impl::AgreeOnDivisor(const StepOptions& options) {
+  std::optional<int64_t> here;
+  const std::optional<Error> error = Caught([&] {
+    RequireOpen();
+    store_.leases.RequireNone("Step");
+    if (!(options.loss_scale > 0) || !std::isfinite(options.loss_scale)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "the loss scale is not a positive number",
+                  {.found = FormatNumber(options.loss_scale)});
+    }
+    here = ledger_.RequireComplete();
+  });
+  RequireAgreement(
+      *store_.communicator, "the step", error,
+      Digest().Add(HyperParameterDigest()).Add(options.loss_scale).value());
+  // Ranks without elements go along with the others.
+  std::array<int64_t, 1> micro_batches = {here.value_or(0)};
+  store_.communicator->AllReduce(micro_batches, ReduceOp::kMax);
+  const double divisor =
+      options.loss_scale *
+      (options_.average_micro_batches
+           ? static_cast<double>(std::max<int64_t>(1, micro_batches[0]))
+           : 1.0);
+  const std::optional<Error> differs = Caught([&] {
+    if (here.has_value() && *here != micro_batches[0]) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          "ranks have accumulated different numbers of micro-batches",
+          {.expected = StrCat(micro_batches[0]), .found = StrCat(*here)});
+    }
+    if (static_cast<double>(static_cast<float>(divisor)) != divisor) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "the loss scale times the number of micro-batches has no "
+                  "exact float; use a power of two as the loss scale",
+                  {.found = FormatNumber(divisor)});
+    }
+  });
+  RequireAgreement(*store_.communicator, "the step's gradients", differs, 0);
+  return static_cast<float>(divisor);
+}
+
+ExactSum OffloadExecutor::Impl::AllReduceSum(const ExactSum& sum) const {
+  ExactSum::Words words = sum.words();
+  store_.communicator->AllReduce(words, ReduceOp::kSum);
+  return ExactSum::FromWords(words);
+}
+
+OffloadExecutor::Impl::Decision OffloadExecutor::Impl::Decide(
+    const StepOptions& options, StepReport& report) {
+  Decision decision{.divisor = AgreeOnDivisor(options)};
+  ExactSum sum;
+  const auto num_groups =
+      static_cast<int32_t>(store_.partitioning.groups().size());
+  for (int32_t i = 0; i < num_groups; ++i) {
+    sum.Merge(passes_.SumGradients(i, 1.0F));
+  }
+  sum = AllReduceSum(sum);
+  report.num_nonfinite = sum.num_nonfinite();
+  report.overflow = !sum.finite();
+  // The divisor comes out of the root, so that no loss scale changes a bit.
+  report.norm = std::sqrt(sum.Round()) / double{decision.divisor};
+  if (store_.record.clipping == ClippingMode::kGradients && !report.overflow) {
+    report.clip_factor = ClipFactor(report.norm, options_.max_norm);
+    decision.clip_factor = static_cast<float>(report.clip_factor);
+  }
+  return decision;
+}
+
+std::vector<UpdateRun> OffloadExecutor::Impl::RunsOf(
+    std::span<const size_t> tasks) const {
+  std::vector<UpdateRun> runs;
+  for (const size_t index : tasks) {
+    const MatrixTask& task = plan_.tasks[index];
+    const double scale =
+        MuonScale(options_.groups[static_cast<size_t>(task.group)].scale,
+                  task.rows, task.cols);
+    for (const MatrixPiece& piece : task.pieces) {
+      if (piece.rank != store_.communicator->rank()) continue;
+      runs.push_back({.flat_group = task.flat_group,
+                      .first = piece.segment_offset,
+                      .count = piece.length,
+                      .group = task.group,
+                      .scale = scale});
+    }
+  }
+  return SplitRuns(runs);
+}
+
+void OffloadExecutor::Impl::UpdateMomenta(const Decision& decision) {
+  const auto groups = store_.partitioning.groups();
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const auto flat_group = static_cast<int32_t>(i);
+    if (OptimizerOf(flat_group) != Optimizer::kMuon) continue;
+    const GroupHyperParameters& group =
+        options_.groups[static_cast<size_t>(groups[i].group)];
+    passes_.Momentum(flat_group, {.convention = store_.record.convention,
+                                  .mu = group.momentum,
+                                  .nesterov = group.nesterov,
+                                  .divisor = decision.divisor,
+                                  .clip_factor = decision.clip_factor});
+  }
+}
+
+void OffloadExecutor::Impl::UpdateAdam(float divisor, float clip_factor) {
+  const auto groups = store_.partitioning.groups();
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const auto flat_group = static_cast<int32_t>(i);
+    if (OptimizerOf(flat_group) != Optimizer::kAdam) continue;
+    const auto of = static_cast<size_t>(groups[i].group);
+    const GroupHyperParameters& group = options_.groups[of];
+    passes_.Adam(flat_group, {.lr = group.lr,
+                              .beta1 = group.beta1,
+                              .beta2 = group.beta2,
+                              .eps = group.eps,
+                              .weight_decay = group.weight_decay,
+                              .step = store_.record.group_steps[of] + 1,
+                              .order = group.adam_order,
+                              .decoupled_decay = group.decoupled_decay,
+                              .divisor = divisor,
+                              .clip_factor = clip_factor});
+  }
+}
+
+void OffloadExecutor::Impl::RunMuon(const Decision& decision,
+                                    StepReport& report) {
+  const auto segment = [this](std::string_view kind, const MatrixTask& task) {
+    return store_.segments->f32(kind, task.flat_group);
+  };
+  PipelineStep step;
+  step.source = [&](const MatrixTask& task) {
+    const bool nesterov =
+        options_.groups[static_cast<size_t>(task.group)].nesterov;
+    return segment(nesterov ? kGradient : kMomentum, task);
+  };
+  step.dest = [&](const MatrixTask& task) { return segment(kGradient, task); };
+  step.done = [&](std::span<const size_t> tasks) {
+    // Updates that are clipped by their own norm wait for all of them.
+    if (clips_updates()) return;
+    const Stopwatch watch(report.update_s);
+    passes_.ApplyUpdates(RunsOf(tasks), options_.groups, 1);
+  };
+  const PipelineTimes times = pipeline_->Run(step);
+  report.exchange_s += times.exchange_s;
+  report.orthogonalize_s += times.orthogonalize_s;
+  if (clips_updates()) ClipUpdates(decision, report);
+}
+
+// DeepSpeed's clipping: by the norm of all scaled updates and Adam gradients.
+void OffloadExecutor::Impl::ClipUpdates(const Decision& decision,
+                                        StepReport& report) {
+  const Stopwatch watch(report.update_s);
+  std::vector<size_t> all(plan_.tasks.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = i;
+  const std::vector<UpdateRun> runs = RunsOf(all);
+  ExactSum sum = passes_.SumUpdates(runs);
+  const auto num_groups =
+      static_cast<int32_t>(store_.partitioning.groups().size());
+  for (int32_t i = 0; i < num_groups; ++i) {
+    if (OptimizerOf(i) != Optimizer::kAdam) continue;
+    sum.Merge(passes_.SumGradients(i, 1.0F / decision.divisor));
+  }
+  report.norm = std::sqrt(AllReduceSum(sum).Round());
+  report.clip_factor = ClipFactor(report.norm, options_.max_norm);
+  const auto factor = static_cast<float>(report.clip_factor);
+  passes_.ApplyUpdates(runs, options_.groups, double{factor});
+  UpdateAdam(decision.divisor, factor);
+}
+
+void OffloadExecutor::Impl::AdvanceCounters() {
+  for (size_t i = 0; i < store_.parameters.size(); ++i) {
+    for (const std::string_view kind : kStoreKinds) {
+      if (kind != kGradient && HasKind(store_.parameters[i].optimizer, kind)) {
+        store_.leases.Advance(static_cast<int32_t>(i), kind);
+      }
+    }
+  }
+  ++store_.record.steps;
+  for (int64_t& step : store_.record.group_steps) ++step;
+}
+
+void OffloadExecutor::Impl::Commit(const Decision& decision,
+                                   StepReport& report) {
+  {
+    const Stopwatch watch(report.update_s);
+    UpdateMomenta(decision);
+    if (!clips_updates()) {
+      UpdateAdam(decision.divisor, decision.clip_factor);
+    }
+  }
+  RunMuon(decision, report);
+  // Nobody goes on from a step that a rank did not finish.
+  RequireAgreement(*store_.communicator, "finishing the step", std::nullopt, 0);
+  AdvanceCounters();
+}
+
+StepReport OffloadExecutor::Impl::Step(const StepOptions& options) {
+  StepReport report;
+  Communicator& communicator = *store_.communicator;
+  const uint64_t received = communicator.received_bytes();
+  {
+    const Stopwatch total(report.total_s);
+    Decision decision;
+    {
+      const Stopwatch watch(report.prepare_s);
+      decision = Decide(options, report);
+    }
+    if (report.overflow) {
+      ++store_.record.skipped_steps;
+    } else {
+      try {
+        Commit(decision, report);
+      } catch (const std::exception& error) {
+        store_.Poison(error.what());
+        throw;
+      }
+      report.num_orthogonalized = static_cast<int64_t>(plan_.tasks.size());
+      for (const MatrixTask& task : plan_.tasks) {
+        report.num_orthogonalized_here +=
+            task.owner == communicator.rank() ? 1 : 0;
+      }
+    }
+    ledger_.Clear();
+  }
+  report.received_bytes = communicator.received_bytes() - received;
+  report.peak_gather_bytes = pool_->peak_bytes();
+  return report;
+}
+
+}  // namespace muonstore

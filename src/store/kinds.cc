@@ -1,0 +1,111 @@
+#include "src/store/kinds.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "muonstore/error.h"
+#include "src/base/str.h"
+
+namespace muonstore {
+namespace {
+
+void RequireParameter(const ParameterSpec& parameter) {
+  switch (parameter.optimizer) {
+    case Optimizer::kNone:
+    case Optimizer::kAdam:
+      break;
+    case Optimizer::kMuon:
+      // By its logical shape: nothing is updated element-wise in silence.
+      if (parameter.shape.rank() < 2) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    "Muon needs a matrix; give this parameter to Adam",
+                    {.tensor = parameter.name,
+                     .expected = "two dimensions or more",
+                     .found = StrCat("shape ", parameter.shape.ToString())});
+      }
+      static_cast<void>(parameter.layout.Resolve(parameter.shape));
+      break;
+    case Optimizer::kOther:
+      throw Error(ErrorCode::kInvalidArgument,
+                  "a state store updates by Muon or Adam only",
+                  {.tensor = parameter.name,
+                   .expected = "muon, adam or none",
+                   .found = std::string(OptimizerName(parameter.optimizer))});
+  }
+  if (parameter.weight_dtype != DType::kF32 &&
+      parameter.weight_dtype != DType::kBF16 &&
+      parameter.weight_dtype != DType::kF16) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "compute weights have another dtype than this",
+                {.tensor = parameter.name,
+                 .expected = "f32, bf16 or f16",
+                 .found = std::string(DTypeName(parameter.weight_dtype))});
+  }
+}
+
+void RequireUniform(std::span<const ParameterSpec> parameters,
+                    const FlatGroup& group) {
+  if (group.parameters.empty()) return;
+  const ParameterSpec& first =
+      parameters[static_cast<size_t>(group.parameters.front())];
+  for (const int32_t index : group.parameters) {
+    const ParameterSpec& parameter = parameters[static_cast<size_t>(index)];
+    if (parameter.weight_dtype != first.weight_dtype) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("parameters of group ", group.group,
+                         " have compute weights of different dtypes; put them "
+                         "into groups of their own"),
+                  {.tensor = parameter.name,
+                   .expected = std::string(DTypeName(first.weight_dtype)),
+                   .found = std::string(DTypeName(parameter.weight_dtype))});
+    }
+  }
+}
+
+}  // namespace
+
+size_t StoreKindIndex(std::string_view kind) {
+  return static_cast<size_t>(
+      std::find(kStoreKinds.begin(), kStoreKinds.end(), kind) -
+      kStoreKinds.begin());
+}
+
+bool HasKind(Optimizer optimizer, std::string_view kind) {
+  if (optimizer != Optimizer::kMuon && optimizer != Optimizer::kAdam) {
+    return false;
+  }
+  if (kind == kMomentum) return optimizer == Optimizer::kMuon;
+  if (kind == kExpAvg || kind == kExpAvgSq) {
+    return optimizer == Optimizer::kAdam;
+  }
+  return StoreKindIndex(kind) < kStoreKinds.size();
+}
+
+DType StoreDType(const ParameterSpec& parameter, std::string_view kind) {
+  return kind == kWeight ? parameter.weight_dtype : DType::kF32;
+}
+
+void RequireStorable(std::span<const ParameterSpec> parameters,
+                     const Partitioning& partitioning) {
+  if (partitioning.num_parameters() !=
+      static_cast<int64_t>(parameters.size())) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the partitioning was not built from these parameters",
+                {.expected = StrCat(parameters.size(), " parameters"),
+                 .found = StrCat(partitioning.num_parameters())});
+  }
+  std::set<std::string_view> names;
+  for (const ParameterSpec& parameter : parameters) {
+    RequireParameter(parameter);
+    if (!names.insert(parameter.name).second) {
+      throw Error(ErrorCode::kInvalidArgument, "two parameters have this name",
+                  {.tensor = parameter.name});
+    }
+  }
+  for (const FlatGroup& group : partitioning.groups()) {
+    RequireUniform(parameters, group);
+  }
+}
+
+}  // namespace muonstore

@@ -1,0 +1,99 @@
+#include "src/store/lease_table.h"
+
+#include "muonstore/error.h"
+#include "src/base/str.h"
+
+namespace muonstore {
+
+LeaseTable::LeaseTable(const std::vector<ParameterSpec>& parameters)
+    : parameters_(parameters),
+      entries_(parameters.size() * kStoreKinds.size()) {}
+
+LeaseTable::Entry& LeaseTable::at(int32_t parameter, std::string_view kind) {
+  return entries_[static_cast<size_t>(parameter) * kStoreKinds.size() +
+                  StoreKindIndex(kind)];
+}
+
+const LeaseTable::Entry& LeaseTable::at(int32_t parameter,
+                                        std::string_view kind) const {
+  return entries_[static_cast<size_t>(parameter) * kStoreKinds.size() +
+                  StoreKindIndex(kind)];
+}
+
+TensorKey LeaseTable::KeyOf(size_t entry) const {
+  return {parameters_[entry / kStoreKinds.size()].name,
+          std::string(kStoreKinds[entry % kStoreKinds.size()])};
+}
+
+uint64_t LeaseTable::AcquireRead(int32_t parameter, std::string_view kind) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = at(parameter, kind);
+  if (entry.writer) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "a write lease is held on this tensor; commit or drop it first",
+        {.tensor =
+             KeyOf(static_cast<size_t>(&entry - entries_.data())).ToString()});
+  }
+  ++entry.readers;
+  ++num_leases_;
+  return entry.generation;
+}
+
+uint64_t LeaseTable::AcquireWrite(int32_t parameter, std::string_view kind) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = at(parameter, kind);
+  if (entry.writer || entry.readers > 0) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        StrCat(entry.writer ? "another write lease is"
+                            : StrCat(entry.readers, " read leases are"),
+               " held on this tensor; drop them before writing"),
+        {.tensor =
+             KeyOf(static_cast<size_t>(&entry - entries_.data())).ToString()});
+  }
+  entry.writer = true;
+  ++num_leases_;
+  return entry.generation;
+}
+
+void LeaseTable::ReleaseRead(int32_t parameter, std::string_view kind) {
+  const std::lock_guard lock(mutex_);
+  --at(parameter, kind).readers;
+  --num_leases_;
+}
+
+void LeaseTable::ReleaseWrite(int32_t parameter, std::string_view kind,
+                              bool committed) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = at(parameter, kind);
+  entry.writer = false;
+  entry.generation += committed ? 1 : 0;
+  --num_leases_;
+}
+
+uint64_t LeaseTable::generation(int32_t parameter,
+                                std::string_view kind) const {
+  const std::lock_guard lock(mutex_);
+  return at(parameter, kind).generation;
+}
+
+void LeaseTable::RequireNone(std::string_view what) const {
+  const std::lock_guard lock(mutex_);
+  if (num_leases_ == 0) return;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].writer || entries_[i].readers > 0) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          StrCat("a lease is held during ", what, "; drop all leases first"),
+          {.tensor = KeyOf(i).ToString()});
+    }
+  }
+}
+
+void LeaseTable::Advance(int32_t parameter, std::string_view kind) {
+  const std::lock_guard lock(mutex_);
+  ++at(parameter, kind).generation;
+}
+
+}  // namespace muonstore

@@ -1,0 +1,132 @@
+#include "muonstore/store.h"
+
+#include <utility>
+
+#include "muonstore/error.h"
+#include "src/base/str.h"
+#include "src/store/lease_state.h"
+#include "src/store/store_impl.h"
+
+namespace muonstore {
+
+std::string_view ClippingModeName(ClippingMode mode) {
+  switch (mode) {
+    case ClippingMode::kGradients:
+      return "gradients";
+    case ClippingMode::kDeepSpeed:
+      return "deepspeed";
+    case ClippingMode::kOff:
+      return "off";
+  }
+  return "unknown";
+}
+
+StateStore::StateStore(std::vector<ParameterSpec> parameters,
+                       Partitioning partitioning, StoreOptions options)
+    : impl_(std::make_unique<Impl>(
+          std::move(parameters), std::move(partitioning), std::move(options))) {
+}
+
+StateStore::~StateStore() = default;
+
+std::span<const ParameterSpec> StateStore::parameters() const {
+  return impl_->parameters;
+}
+
+const Partitioning& StateStore::partitioning() const {
+  return impl_->partitioning;
+}
+
+int32_t StateStore::rank() const { return impl_->communicator->rank(); }
+
+Communicator& StateStore::communicator() const { return *impl_->communicator; }
+
+int32_t StateStore::FindParameter(std::string_view name) const {
+  return impl_->Find(name);
+}
+
+std::vector<StateKind> StateStore::kinds(int32_t parameter) const {
+  const ParameterSpec& spec =
+      impl_->parameters.at(static_cast<size_t>(parameter));
+  std::vector<StateKind> kinds;
+  for (const std::string_view kind : kStoreKinds) {
+    if (HasKind(spec.optimizer, kind)) kinds.emplace_back(kind);
+  }
+  return kinds;
+}
+
+ReadLease StateStore::Read(std::string_view name, const StateKind& kind) {
+  impl_->RequireUsable();
+  const int32_t parameter = impl_->Find(name);
+  return ReadLease(std::make_unique<LeaseState>(
+      *impl_, parameter, impl_->RequireKind(parameter, kind), false));
+}
+
+WriteLease StateStore::Write(std::string_view name, const StateKind& kind) {
+  impl_->RequireUsable();
+  const int32_t parameter = impl_->Find(name);
+  const std::string_view known = impl_->RequireKind(parameter, kind);
+  if (known == kGradient) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "gradients are written by OffloadExecutor::Accumulate, which "
+                "keeps count of what has come",
+                {.tensor = std::string(name)});
+  }
+  return WriteLease(
+      std::make_unique<LeaseState>(*impl_, parameter, known, true));
+}
+
+uint64_t StateStore::generation(std::string_view name,
+                                const StateKind& kind) const {
+  const int32_t parameter = impl_->Find(name);
+  return impl_->leases.generation(parameter,
+                                  impl_->RequireKind(parameter, kind));
+}
+
+void StateStore::Set(std::string_view name, const StateKind& kind,
+                     std::span<const float> whole) {
+  WriteLease lease = Write(name, kind);
+  if (static_cast<int64_t>(whole.size()) != lease.shape().num_elements()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the values do not fill the tensor",
+                {.tensor = lease.key().ToString(),
+                 .expected = StrCat(lease.shape().num_elements(), " elements"),
+                 .found = StrCat(whole.size())});
+  }
+  for (const StatePiece<std::byte>& piece : lease.pieces()) {
+    const Fragment& at = piece.fragment;
+    const auto row_bytes =
+        static_cast<size_t>(at.length * SizeBytes(lease.dtype()));
+    for (int64_t i = 0; i < at.count; ++i) {
+      ConvertFromF32(
+          whole.subspan(static_cast<size_t>(at.tensor_offset + i * at.stride),
+                        static_cast<size_t>(at.length)),
+          lease.dtype(),
+          piece.data.subspan(static_cast<size_t>(i) * row_bytes, row_bytes));
+    }
+  }
+  lease.Commit();
+}
+
+StoreRecord& StateStore::record() { return impl_->record; }
+
+const StoreRecord& StateStore::record() const { return impl_->record; }
+
+std::vector<PinReport> StateStore::pin_reports() const {
+  impl_->RequireUsable();
+  std::vector<PinReport> reports;
+  for (const auto& arena : impl_->segments->arenas()) {
+    reports.push_back(arena->pin_report());
+  }
+  return reports;
+}
+
+void StateStore::Poison(std::string reason) {
+  impl_->Poison(std::move(reason));
+}
+
+bool StateStore::poisoned() const { return impl_->poisoned(); }
+
+void StateStore::Close() { impl_->Close(); }
+
+}  // namespace muonstore

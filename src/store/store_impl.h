@@ -1,0 +1,87 @@
+// What a StateStore is made of, for the store's own files and the executor,
+// which writes segments without leases between two decisions of all ranks.
+//
+// Threads: as StateStore says; segments are the executor's alone in a step.
+
+#ifndef MUONSTORE_SRC_STORE_STORE_IMPL_H_
+#define MUONSTORE_SRC_STORE_STORE_IMPL_H_
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muonstore/fragment.h"
+#include "muonstore/store.h"
+#include "src/store/lease_table.h"
+#include "src/store/segments.h"
+
+namespace muonstore {
+
+// `tiers` with a tier wherever none is given: shared host memory for several
+// ranks, so that peers read it in place; else pinned host memory.
+TierPolicy WithDefaultTiers(const TierPolicy& tiers, int32_t num_ranks);
+
+class StateStore::Impl {
+ public:
+  Impl(std::vector<ParameterSpec> parameters, Partitioning partitioning,
+       StoreOptions options);
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  // Throws Error(kUnavailable) for a store that is poisoned or closed.
+  void RequireUsable() const;
+  void Poison(std::string reason);
+  bool poisoned() const;
+  void Close();
+
+  int32_t Find(std::string_view name) const;
+  // `kind` by its canonical name; throws where the parameter does not have it.
+  std::string_view RequireKind(int32_t parameter, const StateKind& kind) const;
+
+  int32_t rank_of(const Fragment& fragment) const {
+    return fragment.segment / num_flat_groups_;
+  }
+  int32_t flat_group_of(const Fragment& fragment) const {
+    return fragment.segment % num_flat_groups_;
+  }
+  // Of this rank, ascending by element.
+  std::span<const Fragment> local_fragments(int32_t parameter) const {
+    return local_fragments_[static_cast<size_t>(parameter)];
+  }
+  // The memory of a fragment of this rank.
+  std::span<std::byte> memory(const Fragment& fragment, std::string_view kind,
+                              DType dtype) const;
+  DType dtype(int32_t parameter, std::string_view kind) const;
+  TensorKey key(int32_t parameter, std::string_view kind) const;
+
+  std::vector<ParameterSpec> parameters;
+  Partitioning partitioning;
+  StoreOptions options;
+  std::shared_ptr<Communicator> communicator;
+  StoreRecord record;
+  std::optional<Segments> segments;
+  LeaseTable leases;
+
+ private:
+  void RequireFits() const;
+  // Of everything that ranks must have alike.
+  int64_t digest() const;
+  void Allocate();
+
+  int32_t num_flat_groups_ = 1;
+  std::map<std::string_view, int32_t> index_;
+  std::vector<std::vector<Fragment>> local_fragments_;
+  mutable std::mutex state_mutex_;
+  std::string unusable_;  // Why; empty: usable.
+  bool poisoned_ = false;
+};
+
+}  // namespace muonstore
+
+#endif  // MUONSTORE_SRC_STORE_STORE_IMPL_H_
