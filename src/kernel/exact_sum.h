@@ -43,7 +43,10 @@ class ExactSum {
   static constexpr size_t kNumDigits = kNumWords - 1;
   using Digits = std::array<int64_t, kNumDigits>;
 
-  // Adds an integer multiple of the lowest digit's unit.
+  // Adds up to 1024 squares, the largest in [2^exponent, 2^(exponent + 1));
+  // they are used up.
+  void AddBlock(std::span<double> squares, int exponent);
+  // Adds a multiple of 2^-298.
   void AddExact(double value);
   Digits Normalized() const;
 

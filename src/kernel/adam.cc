@@ -1,0 +1,175 @@
+#include "src/kernel/adam.h"
+
+#include <cmath>
+
+#include "muonstore/error.h"
+#include "src/base/str.h"
+#include "src/kernel/lerp.h"
+#include "src/kernel/simd.h"
+#include "src/kernel/store_weight.h"
+
+namespace muonstore {
+namespace {
+
+// The step's constants as the loops use them.
+struct Constants {
+  float divisor;
+  float clip_factor;
+  float l2;     // Weight decay added to the gradient.
+  float decay;  // Torch: factor of W. DeepSpeed: W's own, added to W.
+  float beta1;
+  float beta2;
+  float rest1;  // 1 - beta1.
+  float rest2;  // 1 - beta2.
+  float root;   // Torch: sqrt(c2). DeepSpeed: 1 / sqrt(c2).
+  float eps;
+  float step_size;  // -lr / c1.
+};
+
+struct Pointers {
+  const float* __restrict accumulated;
+  float* __restrict master;
+  float* __restrict exp_avg;
+  float* __restrict exp_avg_sq;
+};
+
+template <bool kL2>
+MUONSTORE_INLINE float Gradient(const Constants& c, float accumulated,
+                                float master) {
+  const float gradient = accumulated / c.divisor * c.clip_factor;
+  return kL2 ? std::fma(c.l2, master, gradient) : gradient;
+}
+
+template <bool kL2, typename Weight>
+MUONSTORE_INLINE void TorchLoop(const Constants& c, const Pointers& p,
+                                size_t count, Weight weight) {
+  const Lerp lerp(c.rest1);
+  for (size_t i = 0; i < count; ++i) {
+    const float gradient = Gradient<kL2>(c, p.accumulated[i], p.master[i]);
+    const float decayed = p.master[i] * c.decay;
+    const float exp_avg = lerp(p.exp_avg[i], gradient);
+    const float exp_avg_sq =
+        std::fma(c.rest2 * gradient, gradient, p.exp_avg_sq[i] * c.beta2);
+    const float denominator = std::sqrt(exp_avg_sq) / c.root + c.eps;
+    const float updated = decayed + c.step_size * exp_avg / denominator;
+    p.exp_avg[i] = exp_avg;
+    p.exp_avg_sq[i] = exp_avg_sq;
+    p.master[i] = updated;
+    weight.Store(i, updated);
+  }
+}
+
+template <bool kL2, typename Weight>
+MUONSTORE_INLINE void DeepSpeedLoop(const Constants& c, const Pointers& p,
+                                    size_t count, Weight weight) {
+  for (size_t i = 0; i < count; ++i) {
+    const float gradient = Gradient<kL2>(c, p.accumulated[i], p.master[i]);
+    const float exp_avg = std::fma(gradient, c.rest1, p.exp_avg[i] * c.beta1);
+    const float exp_avg_sq =
+        std::fma(gradient * gradient, c.rest2, p.exp_avg_sq[i] * c.beta2);
+    const float direction =
+        exp_avg / std::fma(std::sqrt(exp_avg_sq), c.root, c.eps);
+    const float decayed = std::fma(p.master[i], c.decay, p.master[i]);
+    const float updated = std::fma(direction, c.step_size, decayed);
+    p.exp_avg[i] = exp_avg;
+    p.exp_avg_sq[i] = exp_avg_sq;
+    p.master[i] = updated;
+    weight.Store(i, updated);
+  }
+}
+
+MUONSTORE_SIMD
+void StepTorch(const Constants& c, const Pointers& p, size_t count, bool l2,
+               const ComputeWeights& weights) {
+  WithWeight(
+      weights, [&](auto weight) __attribute__((always_inline)) {
+        if (l2) {
+          TorchLoop<true>(c, p, count, weight);
+        } else {
+          TorchLoop<false>(c, p, count, weight);
+        }
+      });
+}
+
+MUONSTORE_SIMD
+void StepDeepSpeed(const Constants& c, const Pointers& p, size_t count, bool l2,
+                   const ComputeWeights& weights) {
+  WithWeight(
+      weights, [&](auto weight) __attribute__((always_inline)) {
+        if (l2) {
+          DeepSpeedLoop<true>(c, p, count, weight);
+        } else {
+          DeepSpeedLoop<false>(c, p, count, weight);
+        }
+      });
+}
+
+// What both orders round in the same way.
+Constants Common(const AdamParams& params) {
+  Constants c = {};
+  c.divisor = params.divisor;
+  c.clip_factor = params.clip_factor;
+  c.l2 = static_cast<float>(params.weight_decay);
+  c.beta1 = static_cast<float>(params.beta1);
+  c.beta2 = static_cast<float>(params.beta2);
+  c.eps = static_cast<float>(params.eps);
+  return c;
+}
+
+Constants TorchConstants(const AdamParams& params) {
+  const auto step = static_cast<double>(params.step);
+  const bool correct = params.bias_correction;
+  const double c1 = correct ? 1.0 - std::pow(params.beta1, step) : 1.0;
+  const double c2 = correct ? 1.0 - std::pow(params.beta2, step) : 1.0;
+  const double decay = params.decoupled_decay ? params.weight_decay : 0.0;
+  Constants c = Common(params);
+  c.decay = static_cast<float>(1.0 - params.lr * decay);
+  c.rest1 = static_cast<float>(1.0 - params.beta1);
+  c.rest2 = static_cast<float>(1.0 - params.beta2);
+  c.root = static_cast<float>(std::sqrt(c2));
+  c.step_size = static_cast<float>(-params.lr / c1);
+  return c;
+}
+
+Constants DeepSpeedConstants(const AdamParams& params) {
+  Constants c = Common(params);
+  const auto step = static_cast<double>(params.step);
+  const auto lr = static_cast<float>(params.lr);
+  const bool correct = params.bias_correction;
+  const auto power1 = static_cast<float>(std::pow(c.beta1, step));
+  const auto power2 = static_cast<float>(std::pow(c.beta2, step));
+  const float c1 = correct ? 1.0F - power1 : 1.0F;
+  const double c2 = correct ? 1.0F - power2 : 1.0F;
+  c.decay = params.decoupled_decay ? -lr * c.l2 : 0.0F;
+  c.rest1 = 1.0F - c.beta1;
+  c.rest2 = 1.0F - c.beta2;
+  c.root = static_cast<float>(1.0 / std::sqrt(c2));
+  c.step_size = -lr / c1;
+  return c;
+}
+
+}  // namespace
+
+void AdamStep(const AdamParams& params, std::span<const float> accumulated,
+              const AdamState& state, const ComputeWeights& weights) {
+  if (params.step < 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "an Adam update has a step number below one",
+                {.expected = "1 or more", .found = StrCat(params.step)});
+  }
+  const size_t count = accumulated.size();
+  CheckCount("master weight", count, state.master.size());
+  CheckCount("exp_avg", count, state.exp_avg.size());
+  CheckCount("exp_avg_sq", count, state.exp_avg_sq.size());
+  CheckWeights(weights, count);
+  const Pointers pointers = {accumulated.data(), state.master.data(),
+                             state.exp_avg.data(), state.exp_avg_sq.data()};
+  const bool l2 = !params.decoupled_decay && params.weight_decay != 0;
+  if (params.order == AdamOrder::kTorch) {
+    StepTorch(TorchConstants(params), pointers, count, l2, weights);
+  } else {
+    StepDeepSpeed(DeepSpeedConstants(params), pointers, count, l2, weights);
+  }
+}
+
+}  // namespace muonstore

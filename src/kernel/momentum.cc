@@ -1,0 +1,75 @@
+#include "src/kernel/momentum.h"
+
+#include "src/kernel/lerp.h"
+#include "src/kernel/simd.h"
+#include "src/kernel/store_weight.h"
+
+namespace muonstore {
+namespace {
+
+struct Blend {
+  float divisor;
+  float clip_factor;
+  float mu;
+  Lerp into_momentum;
+  Lerp into_update;
+};
+
+template <bool kNesterov>
+MUONSTORE_INLINE void LerpLoop(Blend blend, float* __restrict accumulated,
+                               float* __restrict momentum, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const float gradient = accumulated[i] / blend.divisor * blend.clip_factor;
+    const float updated = blend.into_momentum(momentum[i], gradient);
+    momentum[i] = updated;
+    if constexpr (kNesterov) {
+      accumulated[i] = blend.into_update(gradient, updated);
+    }
+  }
+}
+
+template <bool kNesterov>
+MUONSTORE_INLINE void AccumulateLoop(Blend blend, float* __restrict accumulated,
+                                     float* __restrict momentum, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const float gradient = accumulated[i] / blend.divisor * blend.clip_factor;
+    const float updated = blend.mu * momentum[i] + gradient;
+    momentum[i] = updated;
+    if constexpr (kNesterov) {
+      accumulated[i] = blend.mu * updated + gradient;
+    }
+  }
+}
+
+MUONSTORE_SIMD
+void Update(const Blend& blend, MomentumConvention convention, bool nesterov,
+            float* accumulated, float* momentum, size_t count) {
+  const bool lerp = convention == MomentumConvention::kLerp;
+  if (lerp && nesterov) {
+    LerpLoop<true>(blend, accumulated, momentum, count);
+  } else if (lerp) {
+    LerpLoop<false>(blend, accumulated, momentum, count);
+  } else if (nesterov) {
+    AccumulateLoop<true>(blend, accumulated, momentum, count);
+  } else {
+    AccumulateLoop<false>(blend, accumulated, momentum, count);
+  }
+}
+
+}  // namespace
+
+void UpdateMomentum(const MomentumParams& params, std::span<float> accumulated,
+                    std::span<float> momentum) {
+  CheckCount("momentum", accumulated.size(), momentum.size());
+  const Blend blend = {
+      .divisor = params.divisor,
+      .clip_factor = params.clip_factor,
+      .mu = static_cast<float>(params.mu),
+      .into_momentum = Lerp(static_cast<float>(1.0 - params.mu)),
+      .into_update = Lerp(static_cast<float>(params.mu)),
+  };
+  Update(blend, params.convention, params.nesterov, accumulated.data(),
+         momentum.data(), accumulated.size());
+}
+
+}  // namespace muonstore

@@ -1,0 +1,38 @@
+#include "src/kernel/store_weight.h"
+
+#include "muonstore/error.h"
+#include "src/base/str.h"
+
+namespace muonstore {
+
+void CheckWeights(const ComputeWeights& weights, size_t num_elements) {
+  if (weights.bytes.empty()) {
+    return;
+  }
+  if (weights.dtype != DType::kF32 && weights.dtype != DType::kBF16 &&
+      weights.dtype != DType::kF16) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "compute weights cannot have this dtype",
+                {.expected = "f32, bf16 or f16",
+                 .found = std::string(DTypeName(weights.dtype))});
+  }
+  const auto size = static_cast<size_t>(SizeBytes(weights.dtype));
+  if (weights.bytes.size() / size != num_elements ||
+      weights.bytes.size() % size != 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the compute weights do not fit the master weights",
+                {.expected = StrCat(num_elements, " * ", size, " bytes"),
+                 .found = StrCat(weights.bytes.size(), " bytes")});
+  }
+}
+
+void CheckCount(const char* what, size_t expected, size_t found) {
+  if (expected != found) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("the ", what, " of an update does not fit"),
+                {.expected = StrCat(expected, " elements"),
+                 .found = StrCat(found, " elements")});
+  }
+}
+
+}  // namespace muonstore

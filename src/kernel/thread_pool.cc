@@ -1,0 +1,176 @@
+#include "muonstore/thread_pool.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "muonstore/error.h"
+#include "src/base/str.h"
+
+namespace muonstore {
+namespace {
+
+// One ParallelFor: what is left of it and how it went.
+struct Loop {
+  const std::function<void(int64_t)>* body = nullptr;
+  int64_t num_items = 0;
+  int64_t next_item = 0;
+  int64_t num_running = 0;
+  int64_t failed_item = std::numeric_limits<int64_t>::max();
+  std::exception_ptr failure;
+};
+
+// The pool whose item the current thread is running, if any.
+thread_local const void* running_pool = nullptr;
+
+// Marks the current thread as busy with a pool's items.
+class RunningMark {
+ public:
+  explicit RunningMark(const void* pool) : previous_(running_pool) {
+    running_pool = pool;
+  }
+  ~RunningMark() { running_pool = previous_; }
+  RunningMark(const RunningMark&) = delete;
+  RunningMark& operator=(const RunningMark&) = delete;
+
+ private:
+  const void* previous_;
+};
+
+}  // namespace
+
+class ThreadPool::Impl {
+ public:
+  explicit Impl(int num_workers) {
+    try {
+      for (int i = 0; i < num_workers; ++i) {
+        workers_.emplace_back([this] { Work(); });
+      }
+    } catch (const std::system_error& error) {
+      const size_t num_started = workers_.size();
+      Stop();
+      throw Error(ErrorCode::kResourceExhausted,
+                  StrCat("the system starts no more threads: ", error.what()),
+                  {.expected = StrCat(num_workers + 1, " threads"),
+                   .found = StrCat(num_started + 1)});
+    }
+  }
+
+  ~Impl() { Stop(); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  void Run(int64_t num_items, const std::function<void(int64_t)>& body) {
+    const std::lock_guard<std::mutex> one_at_a_time(loops_mutex_);
+    Loop loop{.body = &body, .num_items = num_items};
+    std::unique_lock<std::mutex> lock(mutex_);
+    loop_ = &loop;
+    work_.notify_all();
+    {
+      const RunningMark mark(this);
+      RunItems(loop, lock);
+    }
+    done_.wait(lock, [&loop] { return loop.num_running == 0; });
+    loop_ = nullptr;
+    lock.unlock();
+    if (loop.failure) {
+      std::rethrow_exception(loop.failure);
+    }
+  }
+
+ private:
+  void Work() {
+    const RunningMark mark(this);
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (true) {
+      work_.wait(lock, [this] { return stopping_ || HasItems(); });
+      if (stopping_) {
+        return;
+      }
+      Loop& loop = *loop_;
+      RunItems(loop, lock);
+      if (loop.num_running == 0) {
+        done_.notify_one();
+      }
+    }
+  }
+
+  bool HasItems() const {
+    return loop_ != nullptr && loop_->next_item < loop_->num_items;
+  }
+
+  // `lock` is held between items. The loop lives at least until no item runs
+  // and the lock is released.
+  void RunItems(Loop& loop, std::unique_lock<std::mutex>& lock) {
+    while (loop.next_item < loop.num_items) {
+      const int64_t item = loop.next_item++;
+      ++loop.num_running;
+      lock.unlock();
+      std::exception_ptr failure;
+      try {
+        (*loop.body)(item);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      lock.lock();
+      --loop.num_running;
+      if (failure) {
+        loop.next_item = loop.num_items;
+        if (item < loop.failed_item) {
+          loop.failed_item = item;
+          loop.failure = failure;
+        }
+      }
+    }
+  }
+
+  void Stop() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = true;
+    }
+    work_.notify_all();
+    for (std::thread& worker : workers_) {
+      worker.join();
+    }
+  }
+
+  std::mutex loops_mutex_;
+  std::mutex mutex_;  // Guards what follows.
+  std::condition_variable work_;
+  std::condition_variable done_;
+  Loop* loop_ = nullptr;
+  bool stopping_ = false;
+  std::vector<std::thread> workers_;
+};
+
+ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads) {
+  if (num_threads < 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "a thread pool needs a thread at least",
+                {.expected = "1 thread or more", .found = StrCat(num_threads)});
+  }
+  if (num_threads > 1) {
+    impl_ = std::make_unique<Impl>(num_threads - 1);
+  }
+}
+
+ThreadPool::~ThreadPool() = default;
+
+void ThreadPool::ParallelFor(int64_t num_items,
+                             const std::function<void(int64_t)>& body) {
+  if (impl_ == nullptr || num_items <= 1 || running_pool == impl_.get()) {
+    for (int64_t item = 0; item < num_items; ++item) {
+      body(item);
+    }
+    return;
+  }
+  impl_->Run(num_items, body);
+}
+
+}  // namespace muonstore
