@@ -9,8 +9,9 @@
 //   order on every rank; `Duplicate` gives a second one for another thread.
 // Failures: Error(kUnavailable) on every rank within the timeout when a peer
 //   died, hung or disagrees about the call; the communicator is then broken and
-//   every later call throws the same. Error(kInvalidArgument) for a plan that
-//   makes no sense on this rank.
+//   every later call throws the same. Error(kInvalidArgument) for arguments that
+//   make no sense on this rank: that call was not made, and may be corrected
+//   while the peers wait.
 
 #ifndef MUONSTORE_COMMUNICATOR_H_
 #define MUONSTORE_COMMUNICATOR_H_
@@ -66,7 +67,7 @@ class Communicator {
   // several may be under way. Wait returns once all receives are filled and all
   // sends are read.
   virtual PendingPtr Exchange(const ExchangePlan& plan) = 0;
-  // Collective. Sums wrap around.
+  // Collective. Sums wrap around. values.size() agrees on all ranks.
   virtual void AllReduce(std::span<int64_t> values, ReduceOp op) = 0;
   // Collective. data.size() agrees on all ranks.
   virtual void Broadcast(std::span<std::byte> data, int32_t root) = 0;
@@ -74,15 +75,17 @@ class Communicator {
   virtual void Barrier() = 0;
 
   // Collective: lets peers on this node read the arena's memory in place, where
-  // the communicator can; otherwise sends of it are copied. The arena outlives
-  // the communicator, or is withdrawn before it goes.
+  // the communicator and the arena can; otherwise sends of it are copied. The
+  // arena outlives the communicator, or is withdrawn before it goes. Each rank
+  // gives its own; a duplicate does not know the arenas of its original.
   virtual void Publish(Arena& arena) = 0;
   virtual void Withdraw(Arena& arena) = 0;
 
   // Collective: an independent communicator over the same ranks.
   virtual std::unique_ptr<Communicator> Duplicate() = 0;
 
-  // Bytes that this rank received from other ranks so far.
+  // Bytes that exchanges brought to this rank from other ranks so far. Any
+  // thread.
   virtual uint64_t received_bytes() const = 0;
 };
 
@@ -91,8 +94,9 @@ std::unique_ptr<Communicator> MakeSingleCommunicator();
 struct SharedMemoryOptions {
   int32_t rank = 0;
   int32_t size = 1;
-  // Where the ranks of this node meet: any text that they agree upon and no
-  // other job uses. An abstract Unix socket: nothing appears in a file system.
+  // Where the ranks of this node meet: any text of up to 80 bytes that they
+  // agree upon and no other job of this user uses. An abstract Unix socket:
+  // nothing appears in a file system.
   std::string rendezvous;
   // A peer that does not arrive or answer within this time is an error.
   std::chrono::milliseconds timeout{60'000};
