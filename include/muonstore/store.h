@@ -113,7 +113,7 @@ class StateStore {
   bool poisoned() const;
 
   // Collective: withdraws its memory from the communicator and frees it. The
-  // destructor does the same without the other ranks.
+  // destructor does the same, and swallows what goes wrong.
   void Close();
 
   class Impl;  // src/store

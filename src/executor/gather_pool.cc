@@ -21,7 +21,12 @@ GatherPool::GatherPool(Tier& tier, Communicator& communicator,
 }
 
 GatherPool::~GatherPool() {
-  if (arena_ != nullptr) communicator_.Withdraw(*arena_);
+  if (arena_ == nullptr) return;
+  try {
+    communicator_.Withdraw(*arena_);
+  } catch (const std::exception&) {
+    // A peer may be gone; the memory goes anyway.
+  }
 }
 
 int32_t GatherPool::Acquire() {

@@ -1,4 +1,5 @@
 // One step: prepare, decide, commit.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>

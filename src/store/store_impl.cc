@@ -10,20 +10,21 @@
 namespace muonstore {
 namespace {
 
-// Names that end alike, or else the first ones, to help with a typing error.
+// The names that begin most like `name`, to help with a typing error.
 std::string SimilarNames(const std::map<std::string_view, int32_t>& index,
                          std::string_view name) {
-  const size_t dot = name.rfind('.');
-  const std::string_view last =
-      dot == std::string_view::npos ? name : name.substr(dot + 1);
-  std::vector<std::string> similar;
+  std::vector<std::pair<size_t, std::string_view>> names;
   for (const auto& [known, unused] : index) {
-    if (known.find(last) != std::string_view::npos) similar.emplace_back(known);
+    const auto end =
+        std::mismatch(known.begin(), known.end(), name.begin(), name.end());
+    names.emplace_back(end.first - known.begin(), known);
   }
-  if (similar.empty()) {
-    for (const auto& [known, unused] : index) similar.emplace_back(known);
-  }
-  return JoinNames(similar, 5);
+  std::stable_sort(
+      names.begin(), names.end(),
+      [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> similar;
+  for (const auto& [prefix, known] : names) similar.emplace_back(known);
+  return JoinNames(similar, 3);
 }
 
 }  // namespace
@@ -68,8 +69,17 @@ StateStore::Impl::Impl(std::vector<ParameterSpec> parameters_in,
 }
 
 StateStore::Impl::~Impl() {
+  try {
+    Release();
+  } catch (const std::exception&) {
+    // Close reports what goes wrong; here a peer may be gone.
+  }
+}
+
+void StateStore::Impl::Release() {
   if (!segments.has_value()) return;
   for (const auto& arena : segments->arenas()) communicator->Withdraw(*arena);
+  segments.reset();
 }
 
 void StateStore::Impl::RequireFits() const {
@@ -173,8 +183,7 @@ void StateStore::Impl::Close() {
     if (unusable_.empty()) unusable_ = "the store is closed";
   }
   leases.RequireNone("Close");
-  for (const auto& arena : segments->arenas()) communicator->Withdraw(*arena);
-  segments.reset();
+  Release();
 }
 
 int32_t StateStore::Impl::Find(std::string_view name) const {

@@ -73,6 +73,7 @@ class StateStore::Impl {
   // Of everything that ranks must have alike.
   int64_t digest() const;
   void Allocate();
+  void Release();
 
   int32_t num_flat_groups_ = 1;
   std::map<std::string_view, int32_t> index_;

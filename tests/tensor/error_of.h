@@ -33,6 +33,13 @@ std::string MessageOf(const Call& call) {
   return error.has_value() ? error->message() : std::string();
 }
 
+// All of what the error says, its place included.
+template <typename Call>
+std::string TextOf(const Call& call) {
+  const std::optional<Error> error = ErrorOf(call);
+  return error.has_value() ? error->what() : std::string();
+}
+
 }  // namespace muonstore
 
 #endif  // MUONSTORE_TESTS_TENSOR_ERROR_OF_H_

@@ -1,0 +1,176 @@
+#include "muonstore/lease.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muonstore/error.h"
+#include "muonstore/store.h"
+#include "tests/store/store_ranks.h"
+#include "tests/tensor/error_of.h"
+
+namespace muonstore {
+namespace {
+
+using ::testing::HasSubstr;
+using testutil::RunConnectedRanks;
+using testutil::SmallModel;
+using testutil::UniqueValues;
+
+constexpr const char* kName = "attn.qkv.weight";
+
+class LeaseTest : public ::testing::Test {
+ protected:
+  LeaseTest()
+      : model_(SmallModel()),
+        store_(model_,
+               Partitioning::Build(model_, {.stage = 2, .num_ranks = 1}), {}) {
+    store_.Set(kName, "master", UniqueValues(model_[1], 0));
+  }
+
+  std::vector<float> Now() {
+    const GatheredTensor tensor = store_.Gather(kName, "master");
+    return {tensor.f32().begin(), tensor.f32().end()};
+  }
+
+  static float* Floats(const StatePiece<std::byte>& piece) {
+    return reinterpret_cast<float*>(piece.data.data());
+  }
+
+  std::vector<ParameterSpec> model_;
+  StateStore store_;
+};
+
+TEST_F(LeaseTest, ACommitMakesTheNextGeneration) {
+  WriteLease lease = store_.Write(kName, "master");
+  EXPECT_EQ(lease.generation(), 1U);
+  Floats(lease.pieces().at(0))[5] = 42;
+  lease.Commit();
+  EXPECT_EQ(store_.generation(kName, "master"), 2U);
+  EXPECT_EQ(Now()[5], 42);
+}
+
+TEST_F(LeaseTest, ADroppedLeaseRollsBack) {
+  const std::vector<float> before = Now();
+  {
+    WriteLease lease = store_.Write(kName, "master");
+    std::fill_n(Floats(lease.pieces().at(0)), 100, 7.0F);
+  }
+  EXPECT_EQ(Now(), before);
+  EXPECT_EQ(store_.generation(kName, "master"), 1U);
+}
+
+TEST_F(LeaseTest, ReadersShareAndExcludeWriters) {
+  const auto write = [&] { store_.Write(kName, "master"); };
+  {
+    const ReadLease first = store_.Read(kName, "master");
+    const ReadLease second = store_.Read(kName, "master");
+    EXPECT_EQ(CodeOf(write), ErrorCode::kInvalidArgument);
+    EXPECT_THAT(TextOf(write), HasSubstr("2 read leases"));
+    // Another tensor of the same parameter is another matter.
+    store_.Write(kName, "momentum").Commit();
+  }
+  write();
+}
+
+TEST_F(LeaseTest, AWriterExcludesAll) {
+  const WriteLease writer = store_.Write(kName, "master");
+  EXPECT_EQ(CodeOf([&] { store_.Read(kName, "master"); }),
+            ErrorCode::kInvalidArgument);
+  EXPECT_THAT(TextOf([&] { store_.Write(kName, "master"); }),
+              HasSubstr("write lease"));
+  EXPECT_THAT(TextOf([&] { store_.Close(); }), HasSubstr(kName));
+}
+
+TEST_F(LeaseTest, ACommittedLeaseIsOver) {
+  WriteLease lease = store_.Write(kName, "master");
+  lease.Commit();
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { lease.Commit(); }, [&] { lease.pieces(); },
+           [&] { lease.Matrices(0, 0, 1); }}) {
+    EXPECT_EQ(CodeOf(call), ErrorCode::kInvalidArgument);
+  }
+  // And it no longer stands in the way.
+  store_.Write(kName, "master");
+}
+
+TEST_F(LeaseTest, AMovedLeaseIsReleasedOnce) {
+  std::optional<ReadLease> kept;
+  {
+    ReadLease lease = store_.Read(kName, "master");
+    kept.emplace(std::move(lease));
+  }
+  EXPECT_EQ(CodeOf([&] { store_.Write(kName, "master"); }),
+            ErrorCode::kInvalidArgument);
+  kept.reset();
+  store_.Write(kName, "master");
+}
+
+TEST_F(LeaseTest, MatricesAreViewsOfTheStoresMemory) {
+  const ReadLease lease = store_.Read(kName, "master");
+  const std::vector<float> whole = UniqueValues(model_[1], 0);
+  for (int32_t block = 0; block < 3; ++block) {
+    const auto view = lease.Matrices(block, 0, 1);
+    EXPECT_EQ(view.rows, 8);
+    EXPECT_EQ(view.cols, 8);
+    EXPECT_EQ(view.block_rows, 8);
+    const auto* data = reinterpret_cast<const float*>(view.data);
+    for (int64_t i = 0; i < 8; ++i) {
+      for (int64_t j = 0; j < 8; ++j) {
+        EXPECT_EQ(data[i * view.row_stride + j],
+                  whole[static_cast<size_t>((block * 8 + i) * 8 + j)]);
+      }
+    }
+    const std::byte* begin = lease.pieces().at(0).data.data();
+    EXPECT_EQ(view.data - begin, block * 8 * 8 * 4);
+  }
+}
+
+TEST_F(LeaseTest, ABatchOfExpertsIsOneView) {
+  store_.Set("experts.weight", "momentum", UniqueValues(model_[4], 3));
+  const ReadLease lease = store_.Read("experts.weight", "momentum");
+  const auto view = lease.Matrices(0, 1, 2);
+  EXPECT_EQ(view.batch, 2);
+  const auto* data = reinterpret_cast<const float*>(view.data);
+  EXPECT_EQ(data[view.batch_stride + 2 * view.row_stride + 3],
+            UniqueValues(model_[4], 3)[2 * 20 + 2 * 4 + 3]);
+}
+
+TEST_F(LeaseTest, MatricesThatDoNotExistAreRefused) {
+  const ReadLease lease = store_.Read(kName, "master");
+  EXPECT_EQ(CodeOf([&] { lease.Matrices(3, 0, 1); }),
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf([&] { lease.Matrices(0, 0, 2); }),
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf([&] { lease.Matrices(-1, 0, 1); }),
+            ErrorCode::kInvalidArgument);
+}
+
+TEST(LeaseRanksTest, ASpreadMatrixNamesItsRanks) {
+  RunConnectedRanks(2, [](const auto& communicator) {
+    const auto model = SmallModel();
+    StateStore store(model,
+                     Partitioning::Build(model, {.stage = 3, .num_ranks = 2}),
+                     {.communicator = communicator});
+    const ReadLease lease = store.Read("mlp.up.weight", "master");
+    const auto view = [&] { lease.Matrices(0, 0, 1); };
+    EXPECT_THAT(TextOf(view), HasSubstr("ranks 0-1"));
+    EXPECT_THAT(TextOf(view), HasSubstr("Gather"));
+    // Its first expert lies whole on rank 0.
+    const ReadLease experts = store.Read("experts.weight", "master");
+    if (communicator->rank() == 0) {
+      EXPECT_EQ(experts.Matrices(0, 0, 1).rows, 5);
+    }
+    // A half of 54 elements each.
+    EXPECT_EQ(lease.pieces().at(0).fragment.length, 27);
+    EXPECT_EQ(lease.pieces().at(0).fragment.tensor_offset,
+              27 * communicator->rank());
+  });
+}
+
+}  // namespace
+}  // namespace muonstore
