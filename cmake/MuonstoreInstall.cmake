@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 # the export set because static libraries need their dependencies at the link.
 set(muonstore_parts
   base os tensor partition state torchfile safetensors deepspeed native
-  native_writer converters sinks inspect tier)
+  native_writer converters sinks inspect kernel tier)
 list(TRANSFORM muonstore_parts PREPEND muonstore_ OUTPUT_VARIABLE part_targets)
 
 add_library(muonstore INTERFACE)
@@ -35,5 +35,6 @@ install(FILES
   ${PROJECT_BINARY_DIR}/muonstoreConfigVersion.cmake
   ${CMAKE_CURRENT_LIST_DIR}/FindHdf5C.cmake
   ${CMAKE_CURRENT_LIST_DIR}/FindIsaL.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/FindOneDnn.cmake
   ${CMAKE_CURRENT_LIST_DIR}/FindXxHash.cmake
   DESTINATION ${package_dir})

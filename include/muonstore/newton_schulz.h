@@ -8,7 +8,7 @@
 //   instruction set only: not on the number of threads, on how many matrices
 //   run together, on strides or on addresses.
 // Ownership: input and output belong to the caller. An `Orthogonalizer` keeps
-//   its workspace between calls; it must outlive none of them.
+//   its workspace between calls.
 // Threads: one call at a time for each Orthogonalizer; several may share a
 //   pool. Matrices of a smaller side up to 512 run one a thread, larger ones
 //   one after the other with all threads on one.
@@ -123,8 +123,10 @@ class Orthogonalizer {
   // ones fill the threads.
   void Run(std::span<const OrthogonalizeJob> jobs);
 
-  // What Run needs beyond its arguments for matrices of this shape, at most, in
-  // any number. Kept for the next call until ReleaseWorkspace.
+  // What Run takes beyond its arguments, at most, for any number of matrices of
+  // this shape; for several shapes in one call, the sum over the largest small
+  // and the largest large one. The library behind matrix products packs
+  // operands in a few MiB a thread of its own. Kept until ReleaseWorkspace.
   int64_t WorkspaceBytes(int64_t rows, int64_t cols) const;
   int64_t workspace_bytes() const;  // Held now.
   void ReleaseWorkspace();
@@ -145,8 +147,9 @@ void Orthogonalize(const StridedMatrices<const float>& in,
 NewtonSchulzForm ChooseForm(const NewtonSchulzOptions& options, int64_t rows,
                             int64_t cols);
 
-// Floating-point operations of one matrix in the form that would run, symmetric
-// products counted as half: what ranks share matrices by.
+// Floating-point operations of one matrix in the form that would run, with
+// symmetric products counted as far as they are computed: what ranks share
+// matrices by.
 double OrthogonalizeFlops(const NewtonSchulzOptions& options, int64_t rows,
                           int64_t cols);
 

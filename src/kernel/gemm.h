@@ -1,10 +1,9 @@
 // The seam behind which dense matrix products run.
 //
-// What: C = alpha op(A) op(B) + beta C on row-major matrices, f32 or bf16
-//   operands, sums and C in f32.
+// What: C = A B or C = A B^T on row-major matrices; f32 or bf16 operands, sums
+//   and C in f32.
 // Bits: a call runs on the calling thread alone, so that they depend on the
-//   call's sizes, leading dimensions and values only; with beta == 0 the old C
-//   is never read.
+//   call's sizes, leading dimensions and values only. The old C is never read.
 // Ownership: operands belong to the caller; C overlaps neither A nor B.
 // Threads: const and safe to call from many threads at once. Nothing of the
 //   caller's OpenMP settings is changed.
@@ -14,6 +13,7 @@
 #define MUONSTORE_SRC_KERNEL_GEMM_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace muonstore {
@@ -23,24 +23,19 @@ struct BF16 {
   uint16_t bits = 0;
 };
 
-template <typename T>
-struct GemmOperand {
-  const T* data = nullptr;
-  int64_t ld = 0;           // Elements from one stored row to the next.
-  bool transposed = false;  // op(A) is the transpose of what is stored.
-};
-
+// `ld` is the number of elements from one stored row to the next.
 template <typename T>
 struct GemmCall {
-  int64_t m = 0;  // Rows of op(A) and C.
-  int64_t n = 0;  // Columns of op(B) and C.
-  int64_t k = 0;  // Columns of op(A), rows of op(B).
-  GemmOperand<T> a;
-  GemmOperand<T> b;
+  int64_t m = 0;  // Rows of A and C.
+  int64_t n = 0;  // Columns of C.
+  int64_t k = 0;  // Columns of A.
+  const T* a = nullptr;
+  int64_t lda = 0;
+  const T* b = nullptr;
+  int64_t ldb = 0;
+  bool b_transposed = false;  // B is stored as n x k.
   float* c = nullptr;
   int64_t ldc = 0;
-  float alpha = 1;
-  float beta = 0;
 };
 
 class Gemm {
@@ -52,8 +47,12 @@ class Gemm {
   virtual void Multiply(const GemmCall<BF16>& call) const = 0;
 };
 
-// The one implementation that suits this processor.
-const Gemm& DefaultGemm();
+// The implementation that suits this processor.
+std::unique_ptr<Gemm> MakeGemm();
+
+// Widens bf16 operands and gives them to `inner`'s f32 product: the same sums,
+// for processors that do not multiply bf16.
+std::unique_ptr<Gemm> MakeWideningGemm(std::unique_ptr<Gemm> inner);
 
 }  // namespace muonstore
 

@@ -1,0 +1,152 @@
+#include "src/kernel/matrix_passes.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "src/kernel/simd.h"
+#include "src/tensor/float_bits.h"
+
+namespace muonstore {
+namespace {
+
+// Side of the pieces that are transposed through registers or the first-level
+// cache.
+constexpr int64_t kPiece = 16;
+
+// `convert` is applied to each element on the way.
+template <typename In, typename Out, typename Convert>
+MUONSTORE_INLINE void TransposeLoop(const Block<const In>& in, Out* out,
+                                    int64_t out_ld, Convert convert) {
+  for (int64_t i0 = 0; i0 < in.rows; i0 += kPiece) {
+    const int64_t num_rows = std::min(kPiece, in.rows - i0);
+    for (int64_t j0 = 0; j0 < in.cols; j0 += kPiece) {
+      const int64_t num_cols = std::min(kPiece, in.cols - j0);
+      std::array<std::array<Out, kPiece>, kPiece> piece;
+      for (int64_t i = 0; i < num_rows; ++i) {
+        const In* row = in.data + (i0 + i) * in.ld + j0;
+        for (int64_t j = 0; j < num_cols; ++j) {
+          piece[static_cast<size_t>(j)][static_cast<size_t>(i)] =
+              convert(row[j]);
+        }
+      }
+      for (int64_t j = 0; j < num_cols; ++j) {
+        std::copy_n(piece[static_cast<size_t>(j)].data(), num_rows,
+                    out + (j0 + j) * out_ld + i0);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+MUONSTORE_SIMD
+double SumOfSquares(const Block<const float>& block) {
+  constexpr int64_t kLanes = 16;
+  std::array<double, kLanes> lanes = {};
+  double rest = 0;
+  for (int64_t i = 0; i < block.rows; ++i) {
+    const float* row = block.data + i * block.ld;
+    int64_t j = 0;
+    for (; j + kLanes <= block.cols; j += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        const double value = row[j + lane];
+        lanes[static_cast<size_t>(lane)] += value * value;
+      }
+    }
+    for (; j < block.cols; ++j) {
+      const double value = row[j];
+      rest += value * value;
+    }
+  }
+  double sum = rest;
+  for (const double lane : lanes) {
+    sum += lane;
+  }
+  return sum;
+}
+
+MUONSTORE_SIMD
+void ScaleInto(const Block<const float>& in, double scale, float* out,
+               int64_t out_ld) {
+  for (int64_t i = 0; i < in.rows; ++i) {
+    const float* from = in.data + i * in.ld;
+    float* to = out + i * out_ld;
+    for (int64_t j = 0; j < in.cols; ++j) {
+      to[j] = static_cast<float>(from[j] * scale);
+    }
+  }
+}
+
+MUONSTORE_SIMD
+void ScaleTransposedInto(const Block<const float>& in, double scale, float* out,
+                         int64_t out_ld) {
+  TransposeLoop(in, out, out_ld, [scale](float value) {
+    return static_cast<float>(value * scale);
+  });
+}
+
+void CopyInto(const Block<const float>& in, float* out, int64_t out_ld) {
+  for (int64_t i = 0; i < in.rows; ++i) {
+    std::copy_n(in.data + i * in.ld, in.cols, out + i * out_ld);
+  }
+}
+
+MUONSTORE_SIMD
+void TransposeInto(const Block<const float>& in, float* out, int64_t out_ld) {
+  TransposeLoop(in, out, out_ld, [](float value) { return value; });
+}
+
+MUONSTORE_SIMD
+void TransposeInto(const Block<const BF16>& in, BF16* out, int64_t out_ld) {
+  TransposeLoop(in, out, out_ld, [](BF16 value) { return value; });
+}
+
+MUONSTORE_SIMD
+void RoundInto(const Block<const float>& in, BF16* out, int64_t out_ld) {
+  for (int64_t i = 0; i < in.rows; ++i) {
+    const float* from = in.data + i * in.ld;
+    BF16* to = out + i * out_ld;
+    for (int64_t j = 0; j < in.cols; ++j) {
+      to[j].bits = BF16FromFloat(from[j]);
+    }
+  }
+}
+
+MUONSTORE_SIMD
+void CombineSquare(const Block<float>& square, const float* base,
+                   int64_t base_ld, float b, float c) {
+  for (int64_t i = 0; i < square.rows; ++i) {
+    float* __restrict to = square.data + i * square.ld;
+    const float* __restrict from = base + i * base_ld;
+    for (int64_t j = 0; j < square.cols; ++j) {
+      to[j] = std::fma(c, to[j], b * from[j]);
+    }
+  }
+}
+
+MUONSTORE_SIMD
+void AddScaled(const Block<float>& x, const float* product, int64_t product_ld,
+               float a) {
+  for (int64_t i = 0; i < x.rows; ++i) {
+    float* __restrict to = x.data + i * x.ld;
+    const float* __restrict from = product + i * product_ld;
+    for (int64_t j = 0; j < x.cols; ++j) {
+      to[j] = std::fma(a, to[j], from[j]);
+    }
+  }
+}
+
+MUONSTORE_SIMD
+void AddScaledTo(const Block<float>& product, const float* x, int64_t x_ld,
+                 float a) {
+  for (int64_t i = 0; i < product.rows; ++i) {
+    float* __restrict to = product.data + i * product.ld;
+    const float* __restrict from = x + i * x_ld;
+    for (int64_t j = 0; j < product.cols; ++j) {
+      to[j] = std::fma(a, from[j], to[j]);
+    }
+  }
+}
+
+}  // namespace muonstore

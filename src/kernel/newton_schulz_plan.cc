@@ -1,0 +1,127 @@
+#include "src/kernel/newton_schulz_plan.h"
+
+#include <algorithm>
+
+#include "src/kernel/aligned_buffer.h"
+
+namespace muonstore {
+namespace {
+
+constexpr int64_t kLine = kVectorBytes / static_cast<int64_t>(sizeof(float));
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// A leading dimension that is whole cache lines, but no multiple of 4 KiB:
+// rows that far apart fall into the same sets of a cache.
+int64_t LeadingDimension(int64_t cols) {
+  const int64_t rounded = CeilDiv(cols, 2 * kLine) * 2 * kLine;
+  return rounded % 512 == 0 ? rounded + 2 * kLine : rounded;
+}
+
+// The side of the blocks of a triangle. Small matrices are one block: products
+// of smaller ones would lose more speed than half the work saves.
+int64_t TriangleBlock(int64_t n) {
+  if (n < 256) {
+    return n;
+  }
+  const int64_t target = n < 2048 ? 128 : 256;
+  return CeilDiv(CeilDiv(n, CeilDiv(n, target)), kLine) * kLine;
+}
+
+void CutTriangle(NewtonSchulzPlan* plan) {
+  constexpr int64_t kMaxRows = 512;
+  const int64_t block = TriangleBlock(plan->n);
+  for (int64_t col = 0; col < plan->n; col += block) {
+    const int64_t col_end = std::min(plan->n, col + block);
+    for (int64_t row = col; row < plan->n; row += kMaxRows) {
+      const int64_t row_end = std::min(plan->n, row + kMaxRows);
+      plan->triangle.push_back({row, row_end, col, col_end});
+      plan->max_tile_size =
+          std::max(plan->max_tile_size, plan->triangle.back().rows() * block);
+    }
+  }
+}
+
+double TriangleSize(const NewtonSchulzPlan& plan) {
+  double size = 0;
+  for (const Range2d& range : plan.triangle) {
+    size += static_cast<double>(range.rows() * range.cols());
+  }
+  return size;
+}
+
+NewtonSchulzBuffers Carve(const NewtonSchulzPlan& plan, Carver* carver) {
+  const int64_t x_size = plan.n * plan.ld_x;
+  const int64_t n_size = plan.n * plan.ld_n;
+  NewtonSchulzBuffers buffers;
+  buffers.x = carver->Take<float>(x_size);
+  buffers.gram = carver->Take<float>(n_size);
+  if (plan.bf16) {
+    buffers.x_bf16 = carver->Take<BF16>(x_size);
+    buffers.gram_bf16 = carver->Take<BF16>(n_size);
+    buffers.polynomial_bf16 = carver->Take<BF16>(n_size);
+    return buffers;
+  }
+  buffers.polynomial = carver->Take<float>(n_size);
+  if (plan.gram) {
+    buffers.product = carver->Take<float>(n_size);
+    buffers.spare = carver->Take<float>(n_size);
+  }
+  return buffers;
+}
+
+}  // namespace
+
+NewtonSchulzPlan MakePlan(const NewtonSchulzOptions& options, int64_t rows,
+                          int64_t cols) {
+  NewtonSchulzPlan plan;
+  plan.transposed = rows > cols;
+  plan.n = std::min(rows, cols);
+  plan.m = std::max(rows, cols);
+  plan.bf16 = options.precision == NewtonSchulzPrecision::kBF16;
+  plan.ld_x = LeadingDimension(plan.m);
+  plan.ld_n = LeadingDimension(plan.n);
+  plan.panel_cols = std::min<int64_t>(plan.m, 256);
+  CutTriangle(&plan);
+  plan.gram = options.form == NewtonSchulzForm::kGram;
+  if (options.form == NewtonSchulzForm::kAuto && !plan.bf16) {
+    const size_t num_steps = options.coefficients.steps.size();
+    NewtonSchulzPlan gram = plan;
+    gram.gram = true;
+    plan.gram = PlanFlops(gram, num_steps) < PlanFlops(plan, num_steps);
+  }
+  return plan;
+}
+
+int64_t SharedBytes(const NewtonSchulzPlan& plan) {
+  Carver carver(nullptr);
+  Carve(plan, &carver);
+  return carver.used_bytes();
+}
+
+int64_t ScratchBytes(const NewtonSchulzPlan& plan) {
+  const int64_t tile = plan.bf16 ? plan.max_tile_size : 0;
+  Carver carver(nullptr);
+  carver.Take<float>(std::max(tile, plan.n * plan.panel_cols));
+  return carver.used_bytes();
+}
+
+NewtonSchulzBuffers CarveBuffers(const NewtonSchulzPlan& plan,
+                                 std::byte* bytes) {
+  Carver carver(bytes);
+  return Carve(plan, &carver);
+}
+
+double PlanFlops(const NewtonSchulzPlan& plan, size_t num_steps) {
+  const auto n = static_cast<double>(plan.n);
+  const auto m = static_cast<double>(plan.m);
+  const auto steps = static_cast<double>(num_steps);
+  const double symmetric = 2 * TriangleSize(plan);  // For each inner element.
+  const double panels = 2 * n * n * m;
+  if (plan.gram) {
+    return symmetric * m + (4 * steps - 3) * symmetric * n + panels;
+  }
+  return steps * (symmetric * m + symmetric * n + panels);
+}
+
+}  // namespace muonstore

@@ -1,0 +1,75 @@
+// How one matrix is orthogonalized: sides, form, tile grid, memory.
+//
+// What: everything here follows from the matrix's shape and the options, never
+//   from the number of threads: that is what keeps results the same.
+// Ownership, threads: plain values and pure functions.
+// Failures: none.
+
+#ifndef MUONSTORE_SRC_KERNEL_NEWTON_SCHULZ_PLAN_H_
+#define MUONSTORE_SRC_KERNEL_NEWTON_SCHULZ_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "muonstore/newton_schulz.h"
+#include "src/kernel/gemm.h"
+
+namespace muonstore {
+
+// Rows [row_begin, row_end) and columns [col_begin, col_end).
+struct Range2d {
+  int64_t row_begin = 0;
+  int64_t row_end = 0;
+  int64_t col_begin = 0;
+  int64_t col_end = 0;
+
+  int64_t rows() const { return row_end - row_begin; }
+  int64_t cols() const { return col_end - col_begin; }
+};
+
+struct NewtonSchulzPlan {
+  bool transposed = false;  // The matrix has more rows than columns.
+  int64_t n = 0;            // The smaller side: rows of X.
+  int64_t m = 0;            // The larger side: columns of X.
+  bool gram = false;
+  bool bf16 = false;
+  int64_t ld_x = 0;  // Of X.
+  int64_t ld_n = 0;  // Of n x n matrices.
+  // Column blocks of the lower triangle of an n x n matrix, each cut into
+  // pieces of rows. The blocks on the diagonal are computed whole.
+  std::vector<Range2d> triangle;
+  int64_t panel_cols = 0;     // Columns of X that one task multiplies.
+  int64_t max_tile_size = 0;  // Elements of the largest range of `triangle`.
+
+  int64_t num_panels() const { return (m + panel_cols - 1) / panel_cols; }
+};
+
+NewtonSchulzPlan MakePlan(const NewtonSchulzOptions& options, int64_t rows,
+                          int64_t cols);
+
+// Where a matrix's working memory lies. Unused members are null.
+struct NewtonSchulzBuffers {
+  float* x = nullptr;  // n x m
+  BF16* x_bf16 = nullptr;
+  // n x n, by use: Gram matrix, polynomial, accumulated product, spare.
+  float* gram = nullptr;
+  float* polynomial = nullptr;
+  float* product = nullptr;
+  float* spare = nullptr;
+  BF16* gram_bf16 = nullptr;
+  BF16* polynomial_bf16 = nullptr;
+};
+
+// Sizes of what all workers of a team share and of each worker's scratch.
+int64_t SharedBytes(const NewtonSchulzPlan& plan);
+int64_t ScratchBytes(const NewtonSchulzPlan& plan);
+// `bytes` has SharedBytes and is aligned for vectors.
+NewtonSchulzBuffers CarveBuffers(const NewtonSchulzPlan& plan,
+                                 std::byte* bytes);
+
+double PlanFlops(const NewtonSchulzPlan& plan, size_t num_steps);
+
+}  // namespace muonstore
+
+#endif  // MUONSTORE_SRC_KERNEL_NEWTON_SCHULZ_PLAN_H_
