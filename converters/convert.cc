@@ -6,9 +6,9 @@
 //    front to back, in blocks that fit its part of the memory limit, and closes
 //    the file, which makes it durable.
 // 3. The first failure stops every thread at its next block.
-// 4. When all files are closed, and `progress` does not object, the sink
-// commits;
-//    nothing is visible before.
+// 4. When all files are closed, the sink finishes; `before_commit` may look at
+//    what was written. If neither that nor `progress` objects, the sink
+//    commits; nothing is visible before.
 //
 // Not promised: that damage of the source is found where its format's checksums
 // span more than a block; verify says that.
@@ -181,7 +181,9 @@ void Convert(const Checkpoint& source, CheckpointSink& sink,
   RefuseLosses(plan, options);
   if (options.fs != nullptr) RequireSpace(*options.fs, plan);
   Conversion(source, sink, plan, options).Run();
-  // Making files durable takes time: the last moment to stop.
+  sink.Finish();
+  if (options.before_commit) options.before_commit();
+  // All of that takes time: the last moment to stop.
   if (options.progress) {
     options.progress(plan.payload_bytes, plan.payload_bytes);
   }

@@ -53,24 +53,32 @@ FingerprintedSink::FingerprintedSink(std::unique_ptr<CheckpointSink> sink,
                                      const std::string& tag)
     : sink_(std::move(sink)),
       root_(root),
-      fingerprint_path_(StrCat(root.path(), "/", FingerprintName(tag))),
+      name_(FingerprintName(tag)),
       fingerprint_(source) {}
 
 std::unique_ptr<SinkFile> FingerprintedSink::CreateFile(size_t file) {
   return std::make_unique<WatchedFile>(sink_->CreateFile(file), fingerprint_);
 }
 
-void FingerprintedSink::Commit() {
+void FingerprintedSink::Finish() {
+  if (file_ != nullptr) return;
+  sink_->Finish();
   const std::string json = fingerprint_.ToJson(sink_->losses());
+  file_ = std::make_unique<os::StagedFile>(root_, name_);
+  file_->Write(std::as_bytes(std::span(json)));
+  file_->Finish();
+}
+
+void FingerprintedSink::Commit() {
+  Finish();
   FileSystem& fs = root_.fs();
-  if (fs.Stat(fingerprint_path_)) {
-    fs.Remove(fingerprint_path_);
+  const std::string path = StrCat(root_.path(), "/", name_);
+  if (fs.Stat(path)) {
+    fs.Remove(path);
     fs.SyncDirectory(root_.path());
   }
   sink_->Commit();
-  AtomicFile file(root_.shared_fs(), fingerprint_path_);
-  file.file().WriteAt(0, std::as_bytes(std::span(json)));
-  file.Commit();
+  file_->Commit();
 }
 
 }  // namespace muonstore

@@ -1,7 +1,7 @@
 // A sink whose target gets a fingerprint beside it.
 //
 // What: passes everything on to another sink, looks at the bytes on their way
-//   and writes `<root>/<tag>.fingerprint.json` once the target exists. A
+//   and puts `<root>/<tag>.fingerprint.json` in place once the target exists. A
 //   fingerprint of a tag that is being replaced goes before the new tag comes,
 //   so that none ever belongs to another tag's state.
 // Ownership: owns the other sink; source and root must outlive it.
@@ -39,13 +39,18 @@ class FingerprintedSink final : public CheckpointSink {
   std::span<const SinkLoss> losses() const override { return sink_->losses(); }
   std::span<const std::string> notes() const override { return sink_->notes(); }
   std::unique_ptr<SinkFile> CreateFile(size_t file) override;
+  void Finish() override;
+  std::shared_ptr<FileSystem> Preview() const override {
+    return sink_->Preview();
+  }
   void Commit() override;
 
  private:
   std::unique_ptr<CheckpointSink> sink_;
   os::OutputRoot& root_;
-  std::string fingerprint_path_;
+  std::string name_;
   Fingerprint fingerprint_;
+  std::unique_ptr<os::StagedFile> file_;
 };
 
 }  // namespace muonstore

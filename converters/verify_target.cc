@@ -244,8 +244,10 @@ bool IsOfTheSource(const Checkpoint& source, const std::string& code) {
 }
 
 void RequireWhole(const std::shared_ptr<FileSystem>& fs,
-                  const Checkpoint& source, const std::string& path) {
-  const VerifyReport report = VerifyCheckpoint(fs, path);
+                  const Checkpoint& source, const std::string& path,
+                  const VerifyTargetOptions& options) {
+  const VerifyReport report =
+      VerifyCheckpoint(fs, path, {.progress = options.progress});
   for (const Finding& finding : report.findings) {
     if (finding.severity == Finding::Severity::kFault &&
         !IsOfTheSource(source, finding.code)) {
@@ -269,10 +271,10 @@ void RequireSameValues(const Checkpoint& source, const Checkpoint& target) {
 
 }  // namespace
 
-void VerifyTarget(const std::shared_ptr<FileSystem>& fs,
-                  const Checkpoint& source, const CheckpointSink& sink,
+void VerifyTarget(const Checkpoint& source, const CheckpointSink& sink,
                   const ConversionPlan& plan,
                   const VerifyTargetOptions& options) {
+  const std::shared_ptr<FileSystem> fs = sink.Preview();
   const auto* exported =
       dynamic_cast<const safetensors::SafetensorsSink*>(&sink);
   if (exported != nullptr) {
@@ -280,7 +282,7 @@ void VerifyTarget(const std::shared_ptr<FileSystem>& fs,
     Verification(source, sink, plan, target).Run(options);
     return;
   }
-  RequireWhole(fs, source, plan.path);
+  RequireWhole(fs, source, plan.path, options);
   const CheckpointTarget target(
       source, OpenCheckpoint(fs, plan.path, {.allow_loss = true}));
   Verification(source, sink, plan, target).Run(options);

@@ -66,6 +66,10 @@ class DeepSpeedSink final : public CheckpointSink {
         std::move(segments), name.substr(0, name.size() - kExtension));
   }
 
+  void Finish() override {}
+  std::shared_ptr<FileSystem> Preview() const override {
+    return directory_.Preview();
+  }
   void Commit() override { directory_.Commit(); }
 
  private:

@@ -92,7 +92,8 @@ class NativeSink final : public CheckpointSink {
         SegmentsOf(rank));
   }
 
-  void Commit() override {
+  void Finish() override {
+    if (finished_) return;
     Manifest& manifest = plan_.manifest;
     for (const RankFile& file : manifest.files) {
       if (file.size_bytes == 0) {
@@ -112,6 +113,15 @@ class NativeSink final : public CheckpointSink {
       manifest.view = WriteView();
     }
     WriteText(StagedManifestName(tag_.save_id()), WriteManifest(manifest));
+    finished_ = true;
+  }
+
+  std::shared_ptr<FileSystem> Preview() const override {
+    return tag_.Preview();
+  }
+
+  void Commit() override {
+    Finish();
     tag_.Commit();
   }
 
@@ -195,6 +205,7 @@ class NativeSink final : public CheckpointSink {
   TagWriter tag_;
   std::vector<std::string> slot_names_;
   std::vector<std::string> notes_;
+  bool finished_ = false;
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 // What: the CheckpointSink of this format (see muonstore/checkpoint_sink.h):
 //   one SinkFile a rank; checksums, carried values, the view and the manifest
-//   are written by Commit().
+//   are written by Finish().
 // Ownership: keeps references to root, source and layout.
 // Threads, failures: as CheckpointSink; kInvalidArgument where the tag exists
 //   without `overwrite`, or for options out of range.

@@ -19,6 +19,7 @@
 #include "formats/native/tag_writer.h"
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <set>
 #include <vector>
@@ -28,6 +29,7 @@
 #include "formats/native/manifest_file.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
+#include "src/os/preview_file_system.h"
 
 namespace muonstore::native {
 namespace {
@@ -180,6 +182,18 @@ FileDigest TagWriter::WriteFile(
   file->Close();
   digest.digest = hasher.Digest();
   return digest;
+}
+
+std::shared_ptr<FileSystem> TagWriter::Preview() const {
+  std::map<std::string, std::string> entries;
+  for (const std::string& name : fs().List(directory_)) {
+    if (SaveIdOf(name) != save_id_) continue;
+    const bool is_manifest = name == StagedManifestName(save_id_);
+    entries[is_manifest ? std::string(kManifestName) : name] =
+        Join(directory_, name);
+  }
+  return os::PreviewFileSystem(root_.shared_fs(), directory_,
+                               std::move(entries));
 }
 
 void TagWriter::Commit() {

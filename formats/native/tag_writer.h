@@ -44,6 +44,9 @@ class TagWriter {
   FileDigest WriteFile(const std::string& name,
                        const std::function<void(const Append&)>& fill) const;
 
+  // Files in which the folder holds this save and nothing else.
+  std::shared_ptr<FileSystem> Preview() const;
+
   // Makes the manifest, written under its staged name, the tag's. Every file is
   // durable already.
   void Commit();

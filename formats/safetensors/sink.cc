@@ -82,7 +82,8 @@ std::unique_ptr<SinkFile> SafetensorsSink::CreateFile(size_t file) {
       shard);
 }
 
-void SafetensorsSink::Commit() {
+void SafetensorsSink::Finish() {
+  if (finished_) return;
   if (plan_.shards.size() > 1) {
     const std::string text = IndexText(plan_);
     const auto file = root_.fs().CreateFile(
@@ -91,6 +92,11 @@ void SafetensorsSink::Commit() {
     file->Sync();
     file->Close();
   }
+  finished_ = true;
+}
+
+void SafetensorsSink::Commit() {
+  Finish();
   staged_.Commit();
 }
 

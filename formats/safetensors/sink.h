@@ -35,9 +35,14 @@ class SafetensorsSink final : public CheckpointSink {
   std::span<const SinkLoss> losses() const override { return plan_.losses; }
   std::span<const std::string> notes() const override { return plan_.notes; }
   std::unique_ptr<SinkFile> CreateFile(size_t file) override;
+  void Finish() override;
+  std::shared_ptr<FileSystem> Preview() const override {
+    return staged_.Preview();
+  }
   void Commit() override;
 
  private:
+  bool finished_ = false;
   ExportPlan plan_;
   os::OutputRoot& root_;
   os::StagedDirectory staged_;

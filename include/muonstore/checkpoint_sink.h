@@ -2,13 +2,15 @@
 //
 // What: a sink says, before anything is written, which files it will make and
 //   which elements of the source each of their buffers holds. The converter
-//   reads the source, writes the buffers from front to back, in blocks, and
-//   commits. Nothing is visible to readers before Commit().
+//   reads the source, writes the buffers from front to back, in blocks,
+//   finishes, may look at the result, and commits. Nothing is visible to
+//   readers before Commit().
 // Ownership: a sink keeps references to the source and the layout that it was
 //   made from; both must outlive it. Destroying a sink that was not committed
 //   removes what it wrote.
 // Threads: different files may be written by different threads at once; one
-//   SinkFile belongs to one thread. Commit() after every file is closed.
+//   SinkFile belongs to one thread. Finish() and Commit() after every file is
+//   closed.
 // Failures: Error. kResourceExhausted where space ends. An error leaves what
 //   was there before the conversion untouched.
 
@@ -24,6 +26,7 @@
 
 #include "muonstore/checkpoint.h"
 #include "muonstore/dtype.h"
+#include "muonstore/file_system.h"
 #include "muonstore/parameter.h"
 #include "muonstore/partitioning.h"
 
@@ -124,7 +127,14 @@ class CheckpointSink {
   // Choices that a user should know: "parameters in module order, as ...".
   virtual std::span<const std::string> notes() const = 0;
   virtual std::unique_ptr<SinkFile> CreateFile(size_t file) = 0;
-  // The one step that makes the target exist; durable afterwards.
+  // Writes what the target has beside the files, durably, so that Commit() only
+  // renames: a full disk is an error here.
+  virtual void Finish() = 0;
+  // After Finish(): files in which path() already holds the target. It reads
+  // what was written; writing through it is an error.
+  virtual std::shared_ptr<FileSystem> Preview() const = 0;
+  // The one step that makes the target exist; durable afterwards. Finishes
+  // where that was not done.
   virtual void Commit() = 0;
 };
 

@@ -10,7 +10,7 @@
 // Failures: Error. kUnsupported: a loss that is not allowed, a conversion
 //   between dtypes that has no meaning. kResourceExhausted: not enough space
 //   for the target, or too little memory allowed. What reading the source or
-//   writing throws. After an error, or an exception of `progress`, destroying
+//   writing throws. After an error, or an exception of a callback, destroying
 //   the sink removes what was written.
 
 #ifndef MUONSTORE_CONVERT_H_
@@ -62,12 +62,14 @@ struct ConvertOptions {
   // Told about bytes written so far and in all, one call at a time; may throw
   // to stop. May be empty.
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress = {};
+  // Called when all is written and nothing is visible yet; may throw to stop.
+  std::function<void()> before_commit = {};
   // Asked for the free space at the target before anything is written; null:
   // not asked.
   std::shared_ptr<FileSystem> fs = nullptr;
 };
 
-// Runs the plan and commits the sink.
+// Runs the plan, finishes the sink and commits it.
 void Convert(const Checkpoint& source, CheckpointSink& sink,
              const ConversionPlan& plan, const ConvertOptions& options);
 

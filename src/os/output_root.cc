@@ -2,22 +2,21 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <string_view>
 #include <utility>
 
 #include "muonstore/error.h"
 #include "src/base/str.h"
+#include "src/os/preview_file_system.h"
 
 namespace muonstore::os {
 namespace {
 
 constexpr std::string_view kLockName = ".muonstore-lock";
-// Of a tag being written, and of one put aside for its successor.
+// Of a tag or file being written, and of a tag put aside for its successor.
 constexpr std::string_view kPartialSuffix = ".muonstore-partial";
 constexpr std::string_view kAsideSuffix = ".muonstore-aside";
-// What AtomicFile leaves of `latest` and of fingerprints where the power went.
-constexpr std::string_view kUnfinishedLatest = "latest.tmp.";
-constexpr std::string_view kUnfinishedFingerprint = ".fingerprint.json.tmp.";
 
 std::string Join(const std::string& directory, std::string_view name) {
   return StrCat(directory, "/", name);
@@ -34,11 +33,6 @@ std::string TagOf(std::string_view name, std::string_view suffix) {
     return {};
   }
   return std::string(name.substr(1, name.size() - suffix.size() - 1));
-}
-
-bool IsUnfinished(std::string_view name) {
-  return name.starts_with(kUnfinishedLatest) ||
-         name.find(kUnfinishedFingerprint) != std::string_view::npos;
 }
 
 std::string ParentOf(const std::string& path) {
@@ -127,21 +121,55 @@ void OutputRoot::CleanUp() {
     if (!aside.empty() && !fs_->Stat(Join(root_, aside))) {
       fs_->Rename(Join(root_, name), Join(root_, aside));
       fs_->SyncDirectory(root_);
-    } else if (!aside.empty() || !TagOf(name, kPartialSuffix).empty() ||
-               IsUnfinished(name)) {
+    } else if (!aside.empty() || !TagOf(name, kPartialSuffix).empty()) {
       RemoveTree(*fs_, Join(root_, name));
     }
   }
 }
 
-void OutputRoot::WriteLatest(const std::string& tag) {
-  const std::string path = Join(root_, "latest");
-  if (fs_->ReadLink(path)) {
-    fs_->Remove(path);  // A link is replaced, never what it leads to.
+StagedFile::StagedFile(OutputRoot& root, const std::string& name)
+    : root_(root),
+      staging_(Join(root.path(), HiddenName(name, kPartialSuffix))),
+      final_(Join(root.path(), name)) {
+  const bool is_link = root_.fs().ReadLink(final_).has_value();
+  const auto status = is_link ? std::nullopt : root_.fs().Stat(final_);
+  if (status && status->type != FileType::kRegular) {
+    throw Error(ErrorCode::kUnavailable,
+                "cannot be replaced by a file: it is none", {.file = final_});
   }
-  AtomicFile latest(fs_, path);
-  latest.file().WriteAt(0, std::as_bytes(std::span(tag)));
-  latest.Commit();
+  file_ = root_.fs().CreateFile(staging_);
+}
+
+StagedFile::~StagedFile() {
+  try {
+    file_.reset();
+    RemoveTree(root_.fs(), staging_);
+  } catch (const Error&) {
+    // The next writer into this root removes it.
+  }
+}
+
+void StagedFile::Write(std::span<const std::byte> bytes) {
+  file_->WriteAt(size_bytes_, bytes);
+  size_bytes_ += bytes.size();
+}
+
+void StagedFile::Finish() {
+  file_->Sync();
+  file_->Close();
+}
+
+void StagedFile::Commit() {
+  root_.fs().Rename(staging_, final_);
+  root_.fs().SyncDirectory(root_.path());
+}
+
+std::unique_ptr<StagedFile> StageLatest(OutputRoot& root,
+                                        const std::string& tag) {
+  auto latest = std::make_unique<StagedFile>(root, "latest");
+  latest->Write(std::as_bytes(std::span(tag)));
+  latest->Finish();
+  return latest;
 }
 
 StagedDirectory::StagedDirectory(OutputRoot& root, std::string tag,
@@ -169,6 +197,14 @@ StagedDirectory::~StagedDirectory() {
   } catch (const Error&) {
     // The next writer into this root removes it.
   }
+}
+
+std::shared_ptr<FileSystem> StagedDirectory::Preview() const {
+  std::map<std::string, std::string> entries;
+  for (const std::string& name : root_.fs().List(staging_)) {
+    entries[name] = Join(staging_, name);
+  }
+  return PreviewFileSystem(root_.shared_fs(), final_, std::move(entries));
 }
 
 void StagedDirectory::SyncAll(const std::string& directory) {

@@ -12,7 +12,10 @@
 #ifndef MUONSTORE_SRC_OS_OUTPUT_ROOT_H_
 #define MUONSTORE_SRC_OS_OUTPUT_ROOT_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,9 +41,6 @@ class OutputRoot {
   const std::shared_ptr<FileSystem>& shared_fs() const { return fs_; }
   const std::string& path() const { return root_; }
 
-  // Makes `latest` name a tag: whole or not at all, and durable.
-  void WriteLatest(const std::string& tag);
-
  private:
   void CreateRoot();
   // A tag that was put aside and whose successor never came is put back.
@@ -51,6 +51,37 @@ class OutputRoot {
   std::vector<std::string> created_;  // Directories that were absent before.
   std::unique_ptr<FileLock> lock_;
 };
+
+// A file of the root that appears whole or not at all. Once it is written and
+// synced, Commit() only renames: after the commit of a tag nothing is left that
+// needs space.
+class StagedFile {
+ public:
+  // Error(kUnavailable) where `name` is there and is no file.
+  StagedFile(OutputRoot& root, const std::string& name);
+  // Without Commit() nothing is left.
+  ~StagedFile();
+  StagedFile(const StagedFile&) = delete;
+  StagedFile& operator=(const StagedFile&) = delete;
+
+  // Appends to it.
+  void Write(std::span<const std::byte> bytes);
+  // Every byte is there and durable.
+  void Finish();
+  // Replaces what had the name; a link itself, not what it leads to.
+  void Commit();
+
+ private:
+  OutputRoot& root_;
+  std::string staging_;
+  std::string final_;
+  uint64_t size_bytes_ = 0;
+  std::unique_ptr<WritableFile> file_;
+};
+
+// `latest`, to be committed.
+std::unique_ptr<StagedFile> StageLatest(OutputRoot& root,
+                                        const std::string& tag);
 
 class StagedDirectory {
  public:
@@ -66,6 +97,9 @@ class StagedDirectory {
   const std::string& path() const { return staging_; }
   // Where they are afterwards.
   const std::string& final_path() const { return final_; }
+
+  // Files in which final_path() holds what path() does.
+  std::shared_ptr<FileSystem> Preview() const;
 
   // Every file must be synced and closed. The tag is there, and durable, or, on
   // an error, what was there before is.

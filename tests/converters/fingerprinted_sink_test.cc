@@ -36,6 +36,8 @@ class FailingSink final : public CheckpointSink {
   std::unique_ptr<SinkFile> CreateFile(size_t /*file*/) override {
     return nullptr;
   }
+  void Finish() override {}
+  std::shared_ptr<FileSystem> Preview() const override { return nullptr; }
   void Commit() override {
     throw Error(ErrorCode::kResourceExhausted, "no space");
   }

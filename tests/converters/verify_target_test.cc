@@ -2,7 +2,9 @@
 #include "converters/verify_target.h"
 
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -34,14 +36,34 @@ class VerifyTargetTest : public testing::TestWithParam<TargetFormat> {
         root_(PosixFileSystem(), (scratch_ / "out").string()),
         sink_(MakeSink(*source_, layout_, root_,
                        {.format = GetParam(), .tag = "tag"})),
-        plan_(PlanConversion(*source_, *sink_)) {
-    Convert(*source_, *sink_, plan_, {});
+        plan_(PlanConversion(*source_, *sink_)) {}
+
+  // What a comparison with `source` says before the commit, after `tamper` was
+  // at the files.
+  std::optional<Error> Verify(
+      const Checkpoint& source, const std::function<void()>& tamper = [] {}) {
+    return ErrorOf([&] {
+      Convert(*source_, *sink_, plan_, {.before_commit = [&] {
+        tamper();
+        VerifyTarget(source, *sink_, plan_, {.jobs = 2});
+      }});
+    });
   }
 
-  std::optional<Error> Verify(const Checkpoint& source) const {
-    return ErrorOf([&] {
-      VerifyTarget(PosixFileSystem(), source, *sink_, plan_, {.jobs = 2});
-    });
+  // Of all files, in whichever folder they wait, without the view.
+  void FlipABitInTheLargestFile() const {
+    std::filesystem::path largest;
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(scratch_ / "out")) {
+      const std::string name = entry.path().filename().string();
+      if (entry.is_regular_file() && !name.starts_with("checkpoint.") &&
+          (largest.empty() || entry.file_size() > file_size(largest))) {
+        largest = entry.path();
+      }
+    }
+    std::string bytes = testutil::ReadBytes(largest);
+    bytes[bytes.size() / 2] ^= 1;
+    testutil::WriteBytes(largest, bytes);
   }
 
   testutil::Scratch scratch_;
@@ -58,21 +80,16 @@ TEST_P(VerifyTargetTest, AGoodTarget) {
 }
 
 TEST_P(VerifyTargetTest, AFlippedBitInTheLargestFile) {
-  std::filesystem::path largest;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(scratch_ / "out/tag")) {
-    const bool is_view = entry.path().filename() == "checkpoint.h5";
-    if (!is_view &&
-        (largest.empty() || entry.file_size() > file_size(largest))) {
-      largest = entry.path();
-    }
-  }
-  std::string bytes = testutil::ReadBytes(largest);
-  bytes[bytes.size() / 2] ^= 1;
-  testutil::WriteBytes(largest, bytes);
-  const auto error = Verify(*source_);
+  const auto error = Verify(*source_, [&] { FlipABitInTheLargestFile(); });
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->code(), ErrorCode::kDataLoss);
+}
+
+// It is compared before it is visible: nothing of a bad target is ever seen.
+TEST_P(VerifyTargetTest, ABadTargetDoesNotAppear) {
+  Verify(*source_, [&] { FlipABitInTheLargestFile(); });
+  sink_.reset();
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "out/tag"));
 }
 
 // The same tensors with one other value, as if the wrong source was read.

@@ -62,7 +62,7 @@ void InterruptedConversion::ConvertStep(
                {.format = format_, .tag = "tag", .overwrite = true});
   muonstore::Convert(*source, *sink, PlanConversion(*source, *sink),
                      {.fs = fs});
-  root.WriteLatest("tag");
+  os::StageLatest(root, "tag")->Commit();
 }
 
 void InterruptedConversion::Convert(

@@ -143,8 +143,7 @@ TEST_F(OutputRootTest, WhatADeadWriterLeftIsRemovedOrPutBack) {
   stdfs::create_directories(scratch_ / "root/c");
   stdfs::create_directories(scratch_ / "root/.c.muonstore-aside");
   stdfs::create_directories(scratch_ / "root/.other");
-  WriteBytes(scratch_ / "root/latest.tmp.77.0", "half");
-  WriteBytes(scratch_ / "root/c.fingerprint.json.tmp.77.1", "half");
+  WriteBytes(scratch_ / "root/.latest.muonstore-partial", "half");
   { OutputRoot root(fs_, Path("root")); }
   EXPECT_THAT(List(), ElementsAre(".other", "b", "c"));
   EXPECT_EQ(ReadBytes(scratch_ / "root/b/f"), "only copy");
@@ -195,11 +194,41 @@ TEST_F(OutputRootTest, LatestReplacesALinkAndNotItsTarget) {
   WriteBytes(scratch_ / "elsewhere", "step9");
   stdfs::create_symlink(scratch_ / "elsewhere", scratch_ / "root/latest");
   OutputRoot root(fs_, Path("root"));
-  root.WriteLatest("step1");
+  StageLatest(root, "step1")->Commit();
   EXPECT_EQ(ReadBytes(scratch_ / "root/latest"), "step1");
   EXPECT_EQ(ReadBytes(scratch_ / "elsewhere"), "step9");
-  root.WriteLatest("step2");
+  StageLatest(root, "step2")->Commit();
   EXPECT_EQ(ReadBytes(scratch_ / "root/latest"), "step2");
+}
+
+TEST_F(OutputRootTest, AStagedFileAppearsAtCommit) {
+  stdfs::create_directories(scratch_ / "root");
+  WriteBytes(scratch_ / "root/f", "old");
+  OutputRoot root(fs_, Path("root"));
+  {
+    StagedFile file(root, "f");
+    file.Write(std::as_bytes(std::span("half", 4)));
+  }
+  EXPECT_EQ(ReadBytes(scratch_ / "root/f"), "old");
+  StagedFile file(root, "f");
+  file.Write(std::as_bytes(std::span("ne", 2)));
+  file.Write(std::as_bytes(std::span("w", 1)));
+  file.Finish();
+  EXPECT_EQ(ReadBytes(scratch_ / "root/f"), "old");
+  file.Commit();
+  EXPECT_EQ(ReadBytes(scratch_ / "root/f"), "new");
+  EXPECT_THAT(List(), ElementsAre(".muonstore-lock", "f"));
+  stdfs::create_directories(scratch_ / "root/folder");
+  EXPECT_THROW(StagedFile(root, "folder"), Error);
+}
+
+TEST_F(OutputRootTest, APreviewShowsTheStagedTag) {
+  Write(fs_, "old", false);
+  OutputRoot root(fs_, Path("root"));
+  StagedDirectory staged(root, "step1", true);
+  WriteFile(*fs_, staged.path() + "/f", "new");
+  EXPECT_EQ(ReadSmallFile(*staged.Preview(), Path("root/step1/f"), 10), "new");
+  EXPECT_EQ(ReadBytes(scratch_ / "root/step1/f"), "old");
 }
 
 TEST_F(OutputRootTest, RefusesNamesThatAreNoTag) {

@@ -71,6 +71,7 @@ std::unique_ptr<SinkFile> MemorySink::CreateFile(size_t file) {
 
 void MemorySink::Commit() {
   EXPECT_EQ(num_closed(), num_files());
+  EXPECT_TRUE(finished_);
   EXPECT_FALSE(committed_);
   committed_ = true;
 }

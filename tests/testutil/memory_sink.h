@@ -33,6 +33,7 @@ class MemorySink final : public CheckpointSink {
   // Called before each Append with the file's index; may throw.
   std::function<void(size_t file)> on_append;
 
+  bool finished() const { return finished_; }
   bool committed() const { return committed_; }
   size_t num_closed() const { return num_closed_.load(); }
   size_t largest_append() const { return largest_append_; }
@@ -50,6 +51,8 @@ class MemorySink final : public CheckpointSink {
   std::span<const SinkLoss> losses() const override { return losses_; }
   std::span<const std::string> notes() const override { return notes_; }
   std::unique_ptr<SinkFile> CreateFile(size_t file) override;
+  void Finish() override { finished_ = true; }
+  std::shared_ptr<FileSystem> Preview() const override { return nullptr; }
   void Commit() override;
 
  private:
@@ -62,6 +65,7 @@ class MemorySink final : public CheckpointSink {
   std::mutex mutex_;
   size_t largest_append_ = 0;
   std::atomic<size_t> num_closed_{0};
+  bool finished_ = false;
   bool committed_ = false;
 };
 

@@ -219,26 +219,33 @@ class Job {
   void Write(os::OutputRoot& root, CheckpointSink& sink) {
     const bool sets_latest = out_.format != TargetFormat::kSafetensors &&
                              (options_.set_latest || !HasLatest());
-    {
-      ProgressLine line(StderrIsTerminal(), "writing");
-      Convert(*source_, sink, out_.plan,
-              {.memory_limit_bytes = options_.memory_limit_bytes,
-               .jobs = options_.num_jobs(),
-               .allowed_losses = options_.allowed_losses,
-               .progress = Watch(line),
-               .fs = fs_});
-    }
-    if (options_.verify) {
-      ProgressLine line(StderrIsTerminal(), "comparing");
-      VerifyTarget(fs_, *source_, sink, out_.plan,
-                   {.jobs = options_.num_jobs(), .progress = Watch(line)});
-      out_.verified = true;
-    }
+    std::unique_ptr<os::StagedFile> latest;
+    ProgressLine line(StderrIsTerminal(), "writing");
+    Convert(*source_, sink, out_.plan,
+            {.memory_limit_bytes = options_.memory_limit_bytes,
+             .jobs = options_.num_jobs(),
+             .allowed_losses = options_.allowed_losses,
+             .progress = Watch(line),
+             .before_commit =
+                 [&] {
+                   if (options_.verify) Compare(sink);
+                   if (sets_latest) {
+                     latest = os::StageLatest(root, out_.places.tag);
+                   }
+                 },
+             .fs = fs_});
     if (options_.carry_files) {
       out_.carried = CarryFiles(root, out_.places, out_.beside);
     }
-    if (sets_latest) root.WriteLatest(out_.places.tag);
+    if (sets_latest) latest->Commit();
     out_.latest_written = sets_latest;
+  }
+
+  void Compare(const CheckpointSink& sink) {
+    ProgressLine line(StderrIsTerminal(), "comparing");
+    VerifyTarget(*source_, sink, out_.plan,
+                 {.jobs = options_.num_jobs(), .progress = Watch(line)});
+    out_.verified = true;
   }
 
   bool HasLatest() const {

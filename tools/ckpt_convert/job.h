@@ -3,8 +3,7 @@
 // What: opens what the options name, decides the target, plans, and unless it
 //   is a dry run converts, verifies and sets `latest`.
 // Ownership: an Outcome is a plain value.
-// Failures: Error; nothing of the target is left then, unless it was only the
-//   check afterwards that failed.
+// Failures: Error, Interrupted; nothing of the target is left then.
 
 #ifndef MUONSTORE_TOOLS_CKPT_CONVERT_JOB_H_
 #define MUONSTORE_TOOLS_CKPT_CONVERT_JOB_H_

@@ -164,8 +164,8 @@ void AddWork(CLI::App& app, Options& options) {
   app.add_flag("--dry-run", options.dry_run,
                "Print what would be written, lost and needed; write nothing");
   app.add_flag("--verify", options.verify,
-               "Check the source's checksums first; afterwards open the target "
-               "again and compare it with the source");
+               "Check the source's checksums first; before the target becomes "
+               "visible, open it again and compare it with the source");
   app.add_flag("--json", options.json,
                "Print one JSON object and nothing else on standard output");
 }
