@@ -5,7 +5,7 @@
 // 2. `jobs` threads take the files in order. Each fills a file's segments from
 //    front to back, in blocks that fit its part of the memory limit, and closes
 //    the file, which makes it durable.
-// 3. The first failure stops every thread at its next block.
+// 3. The first failure stops every thread at its next block or file.
 // 4. When all files are closed, the sink finishes; `before_commit` may look at
 //    what was written. If neither that nor `progress` objects, the sink
 //    commits; nothing is visible before.
@@ -129,6 +129,7 @@ class Conversion {
   }
 
   void WriteFile(size_t index) {
+    progress_.Add(0);  // A file may have no bytes to be told about.
     const std::unique_ptr<SinkFile> file = sink_.CreateFile(index);
     SegmentReader reader(source_);
     std::vector<std::byte> block;

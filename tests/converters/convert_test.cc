@@ -421,6 +421,22 @@ TEST_F(StopTest, ProgressCountsUpAndMayStop) {
   EXPECT_LT(seen.back(), 4U * kCount * 4);
 }
 
+// More ranks than elements: most files have nothing to tell about.
+TEST(ConvertTest, AStopIsNoticedBetweenFilesWithoutElements) {
+  MemoryCheckpoint source;
+  source.Add({.parameter = "w", .shape = {4}}, {1, 2, 3, 4});
+  std::vector<MemorySink::FilePlan> files(100);
+  files[99] = {Whole(source, 0, DType::kF32)};
+  MemorySink sink(files);
+  int calls = 0;
+  const auto stop = [&](uint64_t /*done*/, uint64_t /*total*/) {
+    if (++calls == 3) throw std::runtime_error("stop");
+  };
+  EXPECT_THROW(RunConversion(source, sink, {.progress = stop}),
+               std::runtime_error);
+  EXPECT_EQ(sink.num_closed(), 2U);
+}
+
 TEST_F(StopTest, ProgressEndsAtTheTotal) {
   uint64_t last = 0;
   ConvertOptions options;
