@@ -7,6 +7,7 @@
 #include "formats/deepspeed/momentum_unit.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
+#include "src/partition/rank_parts.h"
 
 namespace muonstore::deepspeed {
 namespace {
@@ -124,33 +125,6 @@ DType TargetSegments::DTypeOf(std::string_view kind, size_t flat_group) const {
   return is_one ? dtype : DType::kF32;
 }
 
-std::vector<TargetSegments::Slice> TargetSegments::PartitionSlices(
-    int32_t rank, size_t flat_group) const {
-  const Partitioning& partitioning = target_.partitioning();
-  const FlatGroup& group = partitioning.groups()[flat_group];
-  std::vector<Slice> slices;
-  for (const int32_t position : partitioning.parameters_on_rank(
-           rank, static_cast<int32_t>(flat_group))) {
-    const auto at = static_cast<size_t>(position);
-    Slice slice{.parameter = group.parameters[at]};
-    const int64_t numel = target_.spec(slice.parameter).shape.num_elements();
-    if (target_.stage() == 3) {
-      const int64_t piece = CeilDivide(numel, partitioning.num_ranks());
-      slice.tensor_offset = rank * piece;
-      slice.segment_offset = group.offsets[at];
-      slice.length = std::min(piece, numel - slice.tensor_offset);
-    } else {
-      const int64_t begin = group.offsets[at] - rank * group.partition_elements;
-      slice.segment_offset = std::max<int64_t>(0, begin);
-      slice.tensor_offset = slice.segment_offset - begin;
-      slice.length = std::min(group.partition_elements, begin + numel) -
-                     slice.segment_offset;
-    }
-    slices.push_back(slice);
-  }
-  return slices;
-}
-
 // All elements of every matrix that the rank owns a part of, back to back.
 void TargetSegments::AddWhole(std::string_view kind, int32_t rank,
                               size_t flat_group, SinkSegment& segment) const {
@@ -177,10 +151,11 @@ SinkSegment TargetSegments::State(std::string_view kind, int32_t rank,
   }
   segment.num_elements =
       target_.partitioning().groups()[flat_group].partition_elements;
-  for (const Slice& slice : PartitionSlices(rank, flat_group)) {
-    segment.pieces.push_back({Require(slice.parameter, kind),
-                              slice.tensor_offset, slice.segment_offset,
-                              slice.length});
+  for (const RankPart& part :
+       PartsOnRank(target_.partitioning(), target_.layout().specs, rank,
+                   static_cast<int32_t>(flat_group))) {
+    segment.pieces.push_back({Require(part.parameter, kind), part.tensor_offset,
+                              part.segment_offset, part.length});
   }
   return segment;
 }

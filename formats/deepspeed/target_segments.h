@@ -47,17 +47,8 @@ class TargetSegments {
   int64_t PieceElements(size_t tensor) const;
 
  private:
-  // A parameter's elements on one rank.
-  struct Slice {
-    int32_t parameter = 0;
-    int64_t tensor_offset = 0;
-    int64_t segment_offset = 0;
-    int64_t length = 0;
-  };
-
   void FindKinds(size_t flat_group);
   bool IsWhole(std::string_view kind, size_t flat_group) const;
-  std::vector<Slice> PartitionSlices(int32_t rank, size_t flat_group) const;
   SinkSegment State(std::string_view kind, int32_t rank,
                     size_t flat_group) const;
   void AddWhole(std::string_view kind, int32_t rank, size_t flat_group,

@@ -1,6 +1,5 @@
 #include "formats/native/sink.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "formats/native/layout.h"
 #include "formats/native/plan_manifest.h"
 #include "formats/native/rank_writer.h"
+#include "formats/native/segment_plan.h"
 #include "formats/native/tag_writer.h"
 #include "src/base/str.h"
 
@@ -52,6 +52,7 @@ class NativeSink final : public CheckpointSink {
         source_(source),
         plan_(Plan(source, target, options)),
         layout_(plan_.manifest),
+        pieces_(plan_.manifest, layout_),
         blocks_(layout_, plan_.manifest.block_bytes),
         tag_(root, options.tag, options.overwrite) {
     plan_.manifest.save_id = tag_.save_id();
@@ -146,37 +147,12 @@ class NativeSink final : public CheckpointSink {
       segments[i].name = SegmentName(first + i);
       segments[i].dtype = info.dtype;
       segments[i].num_elements = info.num_elements;
-    }
-    for (size_t t = 0; t < plan_.manifest.tensors.size(); ++t) {
-      AddPieces(t, first, segments);
-    }
-    for (SinkSegment& segment : segments) {
-      std::sort(segment.pieces.begin(), segment.pieces.end(),
-                [](const SinkPiece& a, const SinkPiece& b) {
-                  return a.segment_offset < b.segment_offset;
-                });
+      segments[i].pieces = pieces_.Pieces(first + i);
+      for (SinkPiece& piece : segments[i].pieces) {
+        piece.tensor = plan_.source_tensors[piece.tensor];
+      }
     }
     return segments;
-  }
-
-  // Of the tensor's pieces those in the rank's segments.
-  void AddPieces(size_t tensor, size_t first,
-                 std::vector<SinkSegment>& segments) const {
-    const ManifestTensor& entry = plan_.manifest.tensors[tensor];
-    if (entry.tensor.derived) {
-      return;
-    }
-    for (const Fragment& fragment : layout_.present_fragments(entry)) {
-      const auto segment = static_cast<size_t>(fragment.segment);
-      if (segment < first || segment >= first + segments.size()) {
-        continue;
-      }
-      segments[segment - first].pieces.push_back(
-          {.tensor = plan_.source_tensors[tensor],
-           .tensor_offset = fragment.tensor_offset,
-           .segment_offset = fragment.segment_offset,
-           .length = fragment.length});
-    }
   }
 
   FileDigest WriteText(const std::string& name, const std::string& text) const {
@@ -201,6 +177,7 @@ class NativeSink final : public CheckpointSink {
   const Checkpoint& source_;
   PlannedManifest plan_;
   Layout layout_;
+  SegmentPlan pieces_;
   BlockTable blocks_;
   TagWriter tag_;
   std::vector<std::string> slot_names_;
