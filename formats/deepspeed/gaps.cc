@@ -68,13 +68,19 @@ class Search {
         HasKind(parts_.table->kinds[flat_group], kMomentum)) {
       return;
     }
-    const bool known = info_.offload != "none" &&
-                       VersionBefore(parts_.ranks[0].version, {0, 19, 7});
-    Add(known ? Severity::kWarning : Severity::kFault, "momentum_missing",
+    const RankStates& rank = parts_.ranks[0];
+    const auto& absent = rank.without_momentum;
+    std::string why;
+    if (std::find(absent.begin(), absent.end(), group.name) != absent.end()) {
+      why =
+          ": nor was it in the source that this one was converted from; "
+          "DeepSpeed resumes with zero momentum";
+    } else if (NeverStoresMomentum(info_.offload, rank.version)) {
+      why = StrCat(": with CPU offload ", info_.producer, " never stored it");
+    }
+    Add(why.empty() ? Severity::kFault : Severity::kWarning, "momentum_missing",
         StrCat("the momentum of ", group.name, " is not in the checkpoint",
-               known
-                   ? ": with CPU offload " + info_.producer + " never stored it"
-                   : ""));
+               why));
   }
 
   void CheckMoments(size_t flat_group) {
@@ -197,6 +203,10 @@ class Search {
 };
 
 }  // namespace
+
+bool NeverStoresMomentum(std::string_view offload, std::string_view version) {
+  return offload != "none" && VersionBefore(version, {0, 19, 7});
+}
 
 std::vector<Finding> FindGaps(const Parts& parts, const CheckpointInfo& info) {
   return Search(parts, info).Run();

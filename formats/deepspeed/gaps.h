@@ -2,12 +2,16 @@
 #ifndef MUONSTORE_FORMATS_DEEPSPEED_GAPS_H_
 #define MUONSTORE_FORMATS_DEEPSPEED_GAPS_H_
 
+#include <string_view>
 #include <vector>
 
 #include "formats/deepspeed/parts.h"
 #include "muonstore/checkpoint.h"
 
 namespace muonstore::deepspeed {
+
+// True for versions that keep no momentum in this offload mode.
+bool NeverStoresMomentum(std::string_view offload, std::string_view version);
 
 // Momentum, moments and steps that no rank stores, counters without a value,
 // weights and buffers that the module lacks, and names or a stage that

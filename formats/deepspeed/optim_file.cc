@@ -7,6 +7,7 @@
 
 #include "formats/deepspeed/carried_optimizer.h"
 #include "formats/deepspeed/config_patch.h"
+#include "formats/deepspeed/gaps.h"
 #include "formats/deepspeed/optim_values.h"
 #include "formats/deepspeed/values.h"
 #include "formats/torchfile/tree_copier.h"
@@ -53,13 +54,31 @@ class Builder {
         break;
     }
     const NodeId config = PatchedConfig(target_, file_);
-    draft_.set_root(
-        file_.Rewrite(file_.carried(), {{"optimizer_state_dict", optimizer},
+    std::vector<Replacement> entries = {{"optimizer_state_dict", optimizer},
                                         {"ds_config", config},
-                                        {"ds_version", Version()}}));
+                                        {"ds_version", Version()}};
+    entries.emplace_back(kOwnKey, WithoutMomentum());
+    draft_.set_root(file_.Rewrite(file_.carried(), entries));
   }
 
  private:
+  // What a reader of the target would take for a fault of it.
+  std::optional<NodeId> WithoutMomentum() {
+    const auto version = LookupString(file_.carried(), {"ds_version"});
+    const std::vector<std::string> names = target_.GroupsWithoutMomentum();
+    if (names.empty() ||
+        NeverStoresMomentum(target_.layout().offload, version.value_or(""))) {
+      return std::nullopt;
+    }
+    const NodeId list = draft_.List();
+    for (const std::string& name : names) {
+      draft_.Append(list, draft_.Str(name));
+    }
+    const NodeId own = draft_.Dict();
+    Set(own, kWithoutMomentum, list);
+    return own;
+  }
+
   // In DeepSpeed's order of keys.
   void SetZero12(NodeId dict) {
     SetScaler(dict);

@@ -71,6 +71,7 @@ class Parser {
     ReadConfig(root);
     ReadWriter(optimizer);
     ReadLossScale(optimizer);
+    ReadOwn(root);
     if (states_.writer == Writer::kZero3) {
       ReadStage3(optimizer);
     } else {
@@ -125,6 +126,16 @@ class Parser {
                    .found = "single_partition_of_fp32_groups"});
     }
     states_.stage = static_cast<int32_t>(stage);
+  }
+
+  void ReadOwn(Value root) {
+    const auto names = Lookup(root, {kOwnKey, kWithoutMomentum});
+    for (size_t i = 0;
+         names && names->is(ValueType::kList) && i < names->size(); ++i) {
+      if (names->at(i).is(ValueType::kString)) {
+        states_.without_momentum.emplace_back(names->at(i).AsString());
+      }
+    }
   }
 
   void ReadLossScale(Value optimizer) {

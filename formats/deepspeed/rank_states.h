@@ -31,6 +31,10 @@ enum class Writer {
 };
 std::string_view WriterName(Writer writer);
 
+// What only files of our writer have: {"without_momentum": [param group, ...]}.
+inline constexpr std::string_view kOwnKey = "muonstore";
+inline constexpr std::string_view kWithoutMomentum = "without_momentum";
+
 // A flat buffer: a tensor of the file or, when it was swapped to NVMe, a raw
 // FP32 file beside it.
 struct FlatBuffer {
@@ -87,6 +91,8 @@ struct RankStates {
   std::vector<std::vector<int64_t>> alignment_paddings;  // By flat group.
   std::vector<std::vector<SliceClaim>> slice_claims;     // By flat group.
   std::optional<LossScale> loss_scale;
+  // Param groups whose momentum the source of a conversion had not.
+  std::vector<std::string> without_momentum;
 };
 
 RankStates ReadRankStates(std::shared_ptr<FileSystem> fs,

@@ -78,6 +78,10 @@ std::vector<std::string> FindNotes(const Target& target) {
   } else {
     AddClientStateNote(target, notes);
   }
+  for (const std::string& group : target.GroupsWithoutMomentum()) {
+    notes.push_back(StrCat("DeepSpeed will resume with zero momentum of ",
+                           group, ": the source has none"));
+  }
   for (const ParamGroup& group : info.groups) {
     if (has_carried && group.hyper_parameters.empty()) {
       notes.push_back(StrCat("hyper-parameters of ", group.name,

@@ -1,6 +1,7 @@
 #include "formats/deepspeed/target.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "muonstore/error.h"
@@ -122,6 +123,31 @@ void Target::ListModule() {
 
 int64_t Target::parameter_number(int32_t parameter) const {
   return numbers_[static_cast<size_t>(parameter)];
+}
+
+std::vector<std::string> Target::GroupsWithoutMomentum() const {
+  const CheckpointInfo& info = source().info();
+  const bool is_missing = std::any_of(
+      info.findings.begin(), info.findings.end(),
+      [](const Finding& f) { return f.code == "momentum_missing"; });
+  if (!is_missing) {
+    return {};
+  }
+  std::set<int32_t> with;
+  std::set<int32_t> without;
+  for (const ParameterSpec& spec : layout_.specs) {
+    if (spec.optimizer == Optimizer::kMuon) {
+      const bool has = index_.Find(spec.name, kMomentum).has_value();
+      (has ? with : without).insert(spec.group);
+    }
+  }
+  std::vector<std::string> names;
+  for (const int32_t group : without) {
+    if (!with.contains(group)) {
+      names.push_back(info.groups[static_cast<size_t>(group)].name);
+    }
+  }
+  return names;
 }
 
 torchfile::CarriedRank Target::Carried(int32_t rank) const {

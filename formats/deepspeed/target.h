@@ -63,6 +63,9 @@ class Target {
   // them (ds_id).
   int64_t parameter_number(int32_t parameter) const;
 
+  // Names of Muon groups of which the source, after a step, has no momentum.
+  std::vector<std::string> GroupsWithoutMomentum() const;
+
   // What rank `rank` of the target takes over: that of the source's rank with
   // the same number where there is one, else rank 0's.
   torchfile::CarriedRank Carried(int32_t rank) const;

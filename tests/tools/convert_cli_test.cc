@@ -80,6 +80,33 @@ TEST_F(ConvertCliTest, FrozenParametersComeThroughANativeTagOfStage3) {
   EXPECT_EQ(Inspect({"verify", Out()}).exit_code, 0);
 }
 
+// Old versions keep no momentum with CPU offload: not a fault of the target,
+// which says what DeepSpeed will make of it.
+TEST_F(ConvertCliTest, MomentumThatTheSourceLacksIsNoFaultOfTheTarget) {
+  for (const std::string version : {"v0176", "v0189", "v0196"}) {
+    SCOPED_TRACE(version);
+    const std::string source = CheckpointRoot("s2-ws2-bf16-cpu-" + version);
+    const auto json =
+        ConvertJson({source, Out(version), "--offload", "none", "--verify"});
+    EXPECT_THAT(json["notes"].dump(), HasSubstr("resume with zero momentum"));
+    const ProcessResult found = Inspect({"verify", Out(version)});
+    EXPECT_EQ(found.exit_code, 0) << found.out;
+    EXPECT_THAT(found.out,
+                AllOf(HasSubstr("warning momentum_missing"),
+                      HasSubstr("DeepSpeed resumes with zero momentum")));
+    // Over native, and back to where it came from.
+    ConvertJson({Out(version), Out(version + "n"), "--to", "native"});
+    ConvertJson({Out(version + "n"), Out(version + "3"), "--to", "deepspeed",
+                 "--stage", "3", "--zero-init", "no", "--verify"});
+    EXPECT_EQ(Inspect({"verify", Out(version + "3")}).exit_code, 0);
+    ConvertJson({Out(version + "3"), Out(version + "b"), "--stage", "2",
+                 "--offload", "cpu", "--verify"});
+    EXPECT_EQ(Inspect({"diff", source, Out(version + "b")}).exit_code, 0);
+    EXPECT_THAT(Inspect({"verify", Out(version + "b")}).out,
+                HasSubstr("never stored it"));
+  }
+}
+
 TEST_F(ConvertCliTest, GradientsInFp32MeanBf16OptimizerAtStage1) {
   const std::string source = CheckpointRoot("s1-ws2-bf16-none-gacc32");
   ConvertJson({source, Out("a"), "--stage", "2"});
