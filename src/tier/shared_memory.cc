@@ -64,11 +64,13 @@ SharedMemory SharedMemory::Create(const std::string& name, uint64_t size_bytes,
         StrCat("create ", size_bytes, " bytes of shared memory for ", name),
         "");
   }
-  shared.Map(size_bytes, Access::kWrite);
+  shared.Map(shared.fd_.get(), size_bytes, Access::kWrite);
   Seal(shared.fd_.get(), peers);
   return shared;
 }
 
+// The parameter is the owner that closes it.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 SharedMemory SharedMemory::Adopt(os::FileDescriptor fd, uint64_t size_bytes,
                                  Access access) {
   struct stat status {};
@@ -81,18 +83,17 @@ SharedMemory SharedMemory::Adopt(os::FileDescriptor fd, uint64_t size_bytes,
                  .found = StrCat(status.st_size, " bytes")});
   }
   SharedMemory shared;
-  shared.fd_ = std::move(fd);
-  shared.Map(size_bytes, access);
+  shared.Map(fd.get(), size_bytes, access);
   return shared;
 }
 
-void SharedMemory::Map(uint64_t size_bytes, Access access) {
+void SharedMemory::Map(int fd, uint64_t size_bytes, Access access) {
   if (size_bytes == 0) {
     return;
   }
   try {
     region_ = std::make_unique<bip::mapped_region>(
-        Mappable(fd_.get()),
+        Mappable(fd),
         access == Access::kWrite ? bip::read_write : bip::read_only, 0,
         size_bytes);
   } catch (const bip::interprocess_exception& error) {

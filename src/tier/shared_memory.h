@@ -33,7 +33,7 @@ class SharedMemory {
   // Zero at first. With `peers` kRead nobody else can map it writable.
   static SharedMemory Create(const std::string& name, uint64_t size_bytes,
                              Access peers);
-  // Memory of another process.
+  // Memory of another process. The mapping holds it: the descriptor is closed.
   static SharedMemory Adopt(os::FileDescriptor fd, uint64_t size_bytes,
                             Access access);
 
@@ -43,10 +43,11 @@ class SharedMemory {
   ~SharedMemory();
 
   std::span<std::byte> memory() const;
+  // -1 for adopted memory.
   int fd() const { return fd_.get(); }
 
  private:
-  void Map(uint64_t size_bytes, Access access);
+  void Map(int fd, uint64_t size_bytes, Access access);
 
   os::FileDescriptor fd_;
   std::unique_ptr<boost::interprocess::mapped_region> region_;

@@ -84,6 +84,7 @@ class FailureSender : public ::testing::EmptyTestEventListener {
 
 struct Child {
   pid_t pid = -1;
+  bool must_die = false;
   os::FileDescriptor failures;
   RankOutcome outcome;
 };
@@ -120,9 +121,26 @@ void ReadFailures(Child& child) {
   }
 }
 
+bool IsDue(const RunRanksOptions& options, int32_t rank) {
+  return std::ranges::find(options.killed, rank) != options.killed.end();
+}
+
+// Ranks that were to die, once nobody needs them any more.
+void KillTheDue(std::vector<Child>& children) {
+  const bool needed = std::ranges::any_of(children, [](const Child& child) {
+    return child.failures.valid() && !child.must_die;
+  });
+  for (Child& child : children) {
+    if (!needed && child.failures.valid() && child.must_die) {
+      ::kill(child.pid, SIGKILL);
+    }
+  }
+}
+
 // A rank holds its pipe open while it lives.
 bool WaitForPipes(std::vector<Child>& children, Clock::time_point deadline) {
   while (true) {
+    KillTheDue(children);
     std::vector<pollfd> polled;
     std::vector<Child*> owners;
     for (Child& child : children) {
@@ -185,11 +203,14 @@ std::vector<RankOutcome> TryRunRanks(int32_t num_ranks,
                                      const RunRanksOptions& options) {
   const Clock::time_point deadline = Clock::now() + options.timeout;
   std::vector<Child> children;
+  children.reserve(static_cast<size_t>(num_ranks));
   for (int32_t rank = 0; rank < num_ranks; ++rank) {
     children.push_back(StartRank(rank, rank_function));
+    children.back().must_die = IsDue(options, rank);
   }
   if (options.on_started) {
     std::vector<int> pids;
+    pids.reserve(children.size());
     for (const Child& child : children) {
       pids.push_back(child.pid);
     }
@@ -212,8 +233,7 @@ void RunRanks(int32_t num_ranks, const RankFunction& rank_function,
       TryRunRanks(num_ranks, rank_function, options);
   for (int32_t rank = 0; rank < num_ranks; ++rank) {
     const RankOutcome& outcome = outcomes[static_cast<size_t>(rank)];
-    const bool must_die =
-        std::ranges::find(options.killed, rank) != options.killed.end();
+    const bool must_die = IsDue(options, rank);
     const bool as_expected = must_die ? outcome.signal == SIGKILL &&
                                             !outcome.timed_out &&
                                             outcome.failures.empty()
@@ -229,6 +249,7 @@ void RunRanks(int32_t num_ranks, const RankFunction& rank_function,
 
 void RunRankThreads(int32_t num_ranks, const RankFunction& rank_function) {
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(num_ranks));
   for (int32_t rank = 0; rank < num_ranks; ++rank) {
     threads.emplace_back([rank, &rank_function] {
       try {

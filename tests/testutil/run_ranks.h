@@ -25,7 +25,8 @@ using RankFunction = std::function<void(int32_t rank)>;
 struct RunRanksOptions {
   // For all of them together.
   std::chrono::milliseconds timeout{60'000};
-  // Ranks that must end by SIGKILL: they kill themselves, or are killed.
+  // Ranks that must end by SIGKILL: they kill themselves, or are killed once
+  // all others have ended, so that a rank can hang.
   std::vector<int32_t> killed;
   // Called once all are started, with the process ids.
   std::function<void(const std::vector<int>& pids)> on_started;

@@ -12,6 +12,12 @@
 namespace muonstore::testutil {
 namespace {
 
+void FailAsRankOne(int32_t rank) {
+  if (rank == 1) {
+    throw std::runtime_error("no luck");
+  }
+}
+
 TEST(RunRanks, RunsEachRankInAProcessOfItsOwn) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
@@ -39,12 +45,7 @@ TEST(RunRanks, CarriesTheTextOfAFailedAssertion) {
 // GoogleTest's own check intercepts assertions in the forked rank as well, so
 // that this rank fails by an exception.
 TEST(RunRanks, AFailedRankFailsTheTest) {
-  EXPECT_NONFATAL_FAILURE(RunRanks(2,
-                                   [](int32_t rank) {
-                                     if (rank == 1) {
-                                       throw std::runtime_error("no luck");
-                                     }
-                                   }),
+  EXPECT_NONFATAL_FAILURE(RunRanks(2, FailAsRankOne),
                           "rank 1 of 2 ended with exit code 1\nexception: no "
                           "luck");
 }
@@ -76,6 +77,16 @@ TEST(RunRanks, ADeathThatIsDueIsNoFailure) {
 TEST(RunRanks, ADeathThatIsDueAndDoesNotComeIsAFailure) {
   EXPECT_NONFATAL_FAILURE(RunRanks(1, [](int32_t) {}, {.killed = {0}}),
                           "SIGKILL due");
+}
+
+TEST(RunRanks, KillsARankThatHangsAsItShouldOnceTheOthersAreDone) {
+  RunRanks(2,
+           [](int32_t rank) {
+             while (rank == 1) {
+               ::pause();
+             }
+           },
+           {.killed = {1}});
 }
 
 TEST(RunRanks, GivesTheProcessIds) {

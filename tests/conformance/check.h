@@ -1,0 +1,25 @@
+// Assertions for suites that run outside of GoogleTest as well.
+#ifndef MUONSTORE_TESTS_CONFORMANCE_CHECK_H_
+#define MUONSTORE_TESTS_CONFORMANCE_CHECK_H_
+
+#include <functional>
+#include <source_location>
+#include <string>
+#include <string_view>
+
+#include "muonstore/error.h"
+
+namespace muonstore::conformance {
+
+// Throws std::runtime_error with file and line.
+void CheckThat(bool condition, std::string_view what,
+               std::source_location where = std::source_location::current());
+
+// The text of the Error that `function` must throw, with that code.
+std::string CheckThrows(
+    ErrorCode code, const std::function<void()>& function,
+    std::source_location where = std::source_location::current());
+
+}  // namespace muonstore::conformance
+
+#endif  // MUONSTORE_TESTS_CONFORMANCE_CHECK_H_
