@@ -1,6 +1,9 @@
 // The suite over every communicator that C++ can make by itself, at 1 to 4
 // ranks: as forked processes, and as threads, which ThreadSanitizer sees.
+#include <algorithm>
+#include <array>
 #include <ostream>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -16,7 +19,7 @@ using conformance::Connect;
 using conformance::LastRank;
 using std::chrono::milliseconds;
 
-enum class Kind { kSingle, kSharedMemory };
+enum class Kind { kSingle, kSharedMemory, kHierarchical };
 enum class Ranks { kProcesses, kThreads };
 
 struct Case {
@@ -27,7 +30,8 @@ struct Case {
 };
 
 std::string NameOf(const Case& one) {
-  return std::string(one.kind == Kind::kSingle ? "Single" : "SharedMemory") +
+  constexpr std::array kKinds = {"Single", "SharedMemory", "Hierarchical"};
+  return std::string(kKinds[static_cast<size_t>(one.kind)]) +
          (one.ranks == Ranks::kThreads ? "Threads" : "Processes") +
          std::to_string(one.size) + one.check.name;
 }
@@ -44,15 +48,42 @@ std::vector<Case> AllCases() {
     if (check.min_ranks == 1) {
       cases.push_back({Kind::kSingle, Ranks::kThreads, 1, check});
     }
-    for (int32_t size = check.min_ranks; size <= 4; ++size) {
-      cases.push_back({Kind::kSharedMemory, Ranks::kProcesses, size, check});
-      // A thread can neither be killed nor left hanging.
-      if (check.last_rank == LastRank::kLives) {
-        cases.push_back({Kind::kSharedMemory, Ranks::kThreads, size, check});
+    for (const Kind kind : {Kind::kSharedMemory, Kind::kHierarchical}) {
+      for (int32_t size = check.min_ranks; size <= 4; ++size) {
+        cases.push_back({kind, Ranks::kProcesses, size, check});
+        // A thread can neither be killed nor left hanging.
+        if (check.last_rank == LastRank::kLives) {
+          cases.push_back({kind, Ranks::kThreads, size, check});
+        }
       }
     }
   }
   return cases;
+}
+
+// Nodes of two ranks; shared memory stands for the network between them.
+constexpr int32_t kRanksOfNode = 2;
+
+std::unique_ptr<Communicator> ConnectOne(const Case& one, int32_t rank,
+                                         const std::string& rendezvous,
+                                         milliseconds timeout) {
+  if (one.kind == Kind::kSingle) {
+    return MakeSingleCommunicator();
+  }
+  auto across = ConnectSharedMemory({.rank = rank,
+                                     .size = one.size,
+                                     .rendezvous = rendezvous,
+                                     .timeout = timeout});
+  if (one.kind == Kind::kSharedMemory) {
+    return across;
+  }
+  const int32_t node = rank / kRanksOfNode;
+  auto inside = ConnectSharedMemory(
+      {.rank = rank % kRanksOfNode,
+       .size = std::min(kRanksOfNode, one.size - node * kRanksOfNode),
+       .rendezvous = rendezvous + "/" + std::to_string(node),
+       .timeout = timeout});
+  return MakeHierarchicalCommunicator(std::move(inside), std::move(across));
 }
 
 class CommunicatorConformance : public testing::TestWithParam<Case> {};
@@ -62,12 +93,7 @@ TEST_P(CommunicatorConformance, Holds) {
   const std::string rendezvous = testutil::UniqueRendezvous();
   const auto rank_function = [&](int32_t rank) {
     one.check.run([&](milliseconds timeout) {
-      return one.kind == Kind::kSingle
-                 ? MakeSingleCommunicator()
-                 : ConnectSharedMemory({.rank = rank,
-                                        .size = one.size,
-                                        .rendezvous = rendezvous,
-                                        .timeout = timeout});
+      return ConnectOne(one, rank, rendezvous, timeout);
     });
   };
   if (one.ranks == Ranks::kThreads) {
