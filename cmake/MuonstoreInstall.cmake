@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 # the export set because static libraries need their dependencies at the link.
 set(muonstore_parts
   base os tensor partition state torchfile safetensors deepspeed native
-  native_writer converters sinks inspect kernel tier comm)
+  native_writer converters sinks inspect kernel tier comm store executor)
 list(TRANSFORM muonstore_parts PREPEND muonstore_ OUTPUT_VARIABLE part_targets)
 
 add_library(muonstore INTERFACE)
