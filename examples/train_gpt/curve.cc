@@ -1,0 +1,52 @@
+#include "examples/train_gpt/curve.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <iomanip>
+#include <stdexcept>
+
+namespace train_gpt {
+
+Curve::Curve(const Flags& flags)
+    : num_steps_(flags.num_steps),
+      on_terminal_(isatty(STDOUT_FILENO) != 0),
+      start_(std::chrono::steady_clock::now()) {
+  if (flags.csv.empty()) return;
+  csv_.open(flags.csv);
+  if (!csv_) throw std::runtime_error("cannot write " + flags.csv);
+  csv_ << "step,loss,norm,seconds\n" << std::setprecision(17);
+}
+
+void Curve::Add(const Point& point) {
+  if (++step_ == 1) first_loss_ = point.loss;
+  last_loss_ = point.loss;
+  const double seconds = Seconds();
+  // On a terminal one line that is written over; every step otherwise.
+  std::printf("%sstep %lld/%lld  loss %.6f  gradient norm %.4f  %.3f s/step%s",
+              on_terminal_ ? "\r" : "", static_cast<long long>(step_),
+              static_cast<long long>(num_steps_), point.loss, point.norm,
+              seconds / static_cast<double>(step_), on_terminal_ ? "" : "\n");
+  std::fflush(stdout);
+  if (csv_.is_open()) {
+    csv_ << step_ << ',' << point.loss << ',' << point.norm << ',' << seconds
+         << '\n';
+  }
+}
+
+void Curve::Finish() {
+  std::printf("%s%lld steps in %.1f s: loss %.4f -> %.4f\n",
+              on_terminal_ ? "\n" : "", static_cast<long long>(step_),
+              Seconds(), first_loss_, last_loss_);
+  if (!csv_.is_open()) return;
+  csv_.close();
+  if (!csv_) throw std::runtime_error("the CSV file could not be written");
+}
+
+double Curve::Seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                       start_)
+      .count();
+}
+
+}  // namespace train_gpt

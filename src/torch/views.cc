@@ -1,0 +1,84 @@
+// Strided views as tensors, tensors as chunks and spans.
+#include <array>
+#include <string>
+#include <utility>
+
+#include "muonstore/error.h"
+#include "muonstore/torch.h"
+#include "src/base/str.h"
+#include "src/torch/blob.h"
+
+namespace muonstore {
+namespace {
+
+void RequireDense(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the tensor is undefined; a parameter without a gradient "
+                "takes AccumulateZero");
+  }
+  if (!tensor.device().is_cpu() || tensor.layout() != at::kStrided ||
+      tensor.is_conj() || tensor.is_neg()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the tensor is not dense memory of the host: pass .cpu()",
+                {.found = tensor.toString()});
+  }
+  if (!tensor.is_contiguous()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the tensor's elements are not in row-major order: pass "
+                ".contiguous()",
+                {.found = StrCat("strides ", ShapeOf(tensor).ToString())});
+  }
+}
+
+}  // namespace
+
+at::Tensor AsTensor(const StridedView<const std::byte>& view,
+                    std::shared_ptr<const void> owner) {
+  if (view.block_rows == view.rows || view.rows == 0) {
+    const std::array sizes = {view.batch, view.rows, view.cols};
+    const std::array strides = {view.batch_stride, view.row_stride, int64_t{1}};
+    return Blob(view.data, view.dtype, sizes, strides, std::move(owner));
+  }
+  const std::array sizes = {view.batch, view.rows / view.block_rows,
+                            view.block_rows, view.cols};
+  const std::array strides = {view.batch_stride, view.block_stride,
+                              view.row_stride, int64_t{1}};
+  return Blob(view.data, view.dtype, sizes, strides, std::move(owner));
+}
+
+at::Tensor AsTensor(const StridedView<std::byte>& view,
+                    std::shared_ptr<const void> owner) {
+  return AsTensor(
+      StridedView<const std::byte>{view.data, view.dtype, view.batch, view.rows,
+                                   view.cols, view.batch_stride,
+                                   view.row_stride, view.block_rows,
+                                   view.block_stride},
+      std::move(owner));
+}
+
+GradientChunk ChunkOf(const at::Tensor& gradient) {
+  RequireDense(gradient);
+  GradientChunk chunk;
+  chunk.dtype = DTypeOf(gradient.scalar_type());
+  if (chunk.dtype != DType::kF32 && chunk.dtype != DType::kBF16 &&
+      chunk.dtype != DType::kF16) {
+    throw Error(ErrorCode::kUnsupported, "gradients are f32, bf16 or f16",
+                {.found = std::string(DTypeName(chunk.dtype))});
+  }
+  chunk.data = {static_cast<const std::byte*>(gradient.const_data_ptr()),
+                gradient.nbytes()};
+  chunk.parameter_shape = ShapeOf(gradient);
+  return chunk;
+}
+
+std::span<const float> FloatsOf(const at::Tensor& tensor) {
+  RequireDense(tensor);
+  if (tensor.scalar_type() != at::ScalarType::Float) {
+    throw Error(ErrorCode::kUnsupported, "the tensor is not f32",
+                {.found = tensor.toString()});
+  }
+  return {tensor.const_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
+}
+
+}  // namespace muonstore
