@@ -18,10 +18,13 @@
 #include <atomic>
 #include <exception>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
 
+#include "converters/element_converter.h"
 #include "converters/segment_reader.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
@@ -66,8 +69,7 @@ Shares Divide(const ConvertOptions& options) {
   return {jobs, static_cast<size_t>(block - block % 16)};
 }
 
-void RefuseLosses(const ConversionPlan& plan, const ConvertOptions& options) {
-  const std::vector<SinkLoss> refused = plan.Refused(options.allowed_losses);
+void Refuse(const ConversionPlan& plan, const std::vector<SinkLoss>& refused) {
   if (refused.empty()) return;
   std::vector<std::string> messages;
   std::vector<std::string> kinds;
@@ -99,21 +101,98 @@ std::string ExistingParent(FileSystem& fs, std::string path) {
   return path;
 }
 
+// What overflowed, by tensor; told from many threads.
+class Overflows {
+ public:
+  Overflows(const Checkpoint& source, const ConversionPlan& plan)
+      : source_(source), plan_(plan) {}
+
+  void Add(std::span<const SegmentReader::Overflow> overflows, DType dtype) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [tensor, num_elements] : overflows) {
+      Entry& entry = by_tensor_[tensor];
+      entry.num_elements += num_elements;
+      entry.dtype = dtype;
+    }
+  }
+
+  void RefuseUnlessAllowed(const ConvertOptions& options) const {
+    Refuse(plan_,
+           ConversionPlan{.losses = Losses()}.Refused(options.allowed_losses));
+  }
+
+  std::vector<SinkLoss> Losses() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<SinkLoss> losses;
+    for (const auto& [tensor, entry] : by_tensor_) {
+      losses.push_back({.kind = kOverflowLoss,
+                        .message = StrCat(
+                            Printable(source_.tensors()[tensor].key.ToString()),
+                            ": ", entry.num_elements,
+                            entry.num_elements == 1 ? " value" : " values",
+                            " beyond ", DTypeName(entry.dtype), ": infinite"),
+                        .tensors = {tensor}});
+    }
+    return losses;
+  }
+
+ private:
+  struct Entry {
+    int64_t num_elements = 0;
+    DType dtype = DType::kF32;
+  };
+
+  const Checkpoint& source_;
+  const ConversionPlan& plan_;
+  mutable std::mutex mutex_;
+  std::map<size_t, Entry> by_tensor_;
+};
+
 class Conversion {
  public:
-  Conversion(const Checkpoint& source, CheckpointSink& sink,
-             const ConversionPlan& plan, const ConvertOptions& options)
+  Conversion(const Checkpoint& source, const ConversionPlan& plan,
+             const ConvertOptions& options)
       : source_(source),
-        sink_(sink),
+        options_(options),
         num_files_(plan.file_bytes.size()),
         shares_(Divide(options)),
-        progress_(options.progress, plan.payload_bytes) {}
+        progress_(options.progress, plan.payload_bytes),
+        overflows_(source, plan) {}
 
-  void Run() {
-    ParallelFor(num_files_, shares_.jobs, [this](size_t file) {
+  void Write(CheckpointSink& sink) {
+    ForEachFile([&](size_t index) {
+      const std::unique_ptr<SinkFile> file = sink.CreateFile(index);
+      for (size_t i = 0; i < file->segments().size(); ++i) {
+        const bool done = ReadSegment(
+            file->segments()[i],
+            [&](std::span<const std::byte> block) { file->Append(i, block); });
+        if (!done) return;  // Unfinished: it is not committed.
+        overflows_.RefuseUnlessAllowed(options_);
+      }
+      file->Close();
+    });
+  }
+
+  // Reads what may overflow.
+  void Look(const CheckpointSink& sink) {
+    ForEachFile([&](size_t index) {
+      for (const SinkSegment& segment : sink.PlanFile(index)) {
+        if (MayOverflow(segment)) {
+          ReadSegment(segment, [](std::span<const std::byte> /*block*/) {});
+        }
+      }
+    });
+  }
+
+  std::vector<SinkLoss> overflows() const { return overflows_.Losses(); }
+
+ private:
+  void ForEachFile(const std::function<void(size_t)>& body) {
+    ParallelFor(num_files_, shares_.jobs, [&](size_t file) {
       if (failed_.load()) return;
       try {
-        WriteFile(file);
+        progress_.Add(0);  // A file may have no bytes to be told about.
+        body(file);
       } catch (...) {
         Fail(std::current_exception());
       }
@@ -121,39 +200,46 @@ class Conversion {
     if (error_) std::rethrow_exception(error_);
   }
 
- private:
   void Fail(std::exception_ptr error) {
     const std::lock_guard lock(mutex_);
     if (!error_) error_ = std::move(error);
     failed_.store(true);
   }
 
-  void WriteFile(size_t index) {
-    progress_.Add(0);  // A file may have no bytes to be told about.
-    const std::unique_ptr<SinkFile> file = sink_.CreateFile(index);
+  bool MayOverflow(const SinkSegment& segment) const {
+    return std::any_of(segment.pieces.begin(), segment.pieces.end(),
+                       [&](const SinkPiece& p) {
+                         return CanOverflow(source_.tensors()[p.tensor].dtype,
+                                            segment.dtype, segment.scale);
+                       });
+  }
+
+  // Block by block; false where another thread failed meanwhile.
+  bool ReadSegment(
+      const SinkSegment& segment,
+      const std::function<void(std::span<const std::byte>)>& take) {
     SegmentReader reader(source_);
     std::vector<std::byte> block;
-    for (size_t i = 0; i < file->segments().size(); ++i) {
-      const SinkSegment& segment = file->segments()[i];
-      const int64_t item = SizeBytes(segment.dtype);
-      const int64_t step = static_cast<int64_t>(shares_.block_bytes) / item;
-      for (int64_t at = 0; at < segment.num_elements; at += step) {
-        if (failed_.load()) return;  // Unfinished: it is not committed.
-        const int64_t count = std::min(step, segment.num_elements - at);
-        block.resize(static_cast<size_t>(count * item));
-        reader.Read(segment, at, block);
-        file->Append(i, block);
-        progress_.Add(block.size());
-      }
+    const int64_t item = SizeBytes(segment.dtype);
+    const int64_t step = static_cast<int64_t>(shares_.block_bytes) / item;
+    for (int64_t at = 0; at < segment.num_elements; at += step) {
+      if (failed_.load()) return false;
+      const int64_t count = std::min(step, segment.num_elements - at);
+      block.resize(static_cast<size_t>(count * item));
+      reader.Read(segment, at, block);
+      overflows_.Add(reader.overflows(), segment.dtype);
+      take(block);
+      progress_.Add(block.size());
     }
-    file->Close();
+    return true;
   }
 
   const Checkpoint& source_;
-  CheckpointSink& sink_;
+  const ConvertOptions& options_;
   size_t num_files_;
   Shares shares_;
   ByteProgress progress_;
+  Overflows overflows_;
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
   std::exception_ptr error_;
@@ -177,11 +263,22 @@ void RequireSpace(FileSystem& fs, const ConversionPlan& plan) {
   }
 }
 
-void Convert(const Checkpoint& source, CheckpointSink& sink,
-             const ConversionPlan& plan, const ConvertOptions& options) {
-  RefuseLosses(plan, options);
+std::vector<SinkLoss> FindOverflows(const Checkpoint& source,
+                                    const CheckpointSink& sink,
+                                    const ConversionPlan& plan,
+                                    const ConvertOptions& options) {
+  Conversion conversion(source, plan, options);
+  conversion.Look(sink);
+  return conversion.overflows();
+}
+
+std::vector<SinkLoss> Convert(const Checkpoint& source, CheckpointSink& sink,
+                              const ConversionPlan& plan,
+                              const ConvertOptions& options) {
+  Refuse(plan, plan.Refused(options.allowed_losses));
   if (options.fs != nullptr) RequireSpace(*options.fs, plan);
-  Conversion(source, sink, plan, options).Run();
+  Conversion conversion(source, plan, options);
+  conversion.Write(sink);
   sink.Finish();
   if (options.before_commit) options.before_commit();
   // All of that takes time: the last moment to stop.
@@ -189,6 +286,7 @@ void Convert(const Checkpoint& source, CheckpointSink& sink,
     options.progress(plan.payload_bytes, plan.payload_bytes);
   }
   sink.Commit();
+  return conversion.overflows();
 }
 
 }  // namespace muonstore

@@ -10,6 +10,7 @@
 #define MUONSTORE_CONVERTERS_ELEMENT_CONVERTER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -17,18 +18,22 @@
 
 namespace muonstore {
 
+// Whether finite values of `from` may have no finite place in `to`.
+bool CanOverflow(DType from, DType to, double scale);
+
 // Real floating point to f64, f32, f16 or bf16; anything to itself, unscaled.
 bool CanConvert(DType from, DType to, double scale);
 
 class ElementConverter {
  public:
-  // `in` and `out` hold equally many packed elements.
-  void Convert(DType from, std::span<const std::byte> in, DType to,
-               double scale, std::span<std::byte> out);
+  // `in` and `out` hold equally many packed elements. Returns how many finite
+  // values became infinite.
+  int64_t Convert(DType from, std::span<const std::byte> in, DType to,
+                  double scale, std::span<std::byte> out);
 
  private:
-  void ConvertBlock(DType from, std::span<const std::byte> in, DType to,
-                    double scale, std::span<std::byte> out);
+  int64_t ConvertBlock(DType from, std::span<const std::byte> in, DType to,
+                       double scale, std::span<std::byte> out);
 
   std::vector<double> doubles_;
   std::vector<float> floats_;

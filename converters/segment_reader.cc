@@ -33,6 +33,7 @@ std::vector<ElementRange> Without(ElementRange range,
 
 void SegmentReader::Read(const SinkSegment& segment, int64_t first_element,
                          std::span<std::byte> out) {
+  overflows_.clear();
   std::fill(out.begin(), out.end(), std::byte{0});
   const int64_t end_element =
       first_element +
@@ -120,9 +121,10 @@ void SegmentReader::Flush(const SinkSegment& segment,
       converter_.Convert(form_.stored, values, form_.logical, 1, rounded_);
       values = rounded_;
     }
-    converter_.Convert(
+    const int64_t num_overflows = converter_.Convert(
         form_.logical, values, segment.dtype, segment.scale,
         Elements(out, run.block_element, run.length, ItemBytes(segment.dtype)));
+    if (num_overflows > 0) overflows_.push_back({run.tensor, num_overflows});
   }
   runs_.clear();
 }

@@ -33,9 +33,17 @@ class SegmentReader {
   SegmentReader(const SegmentReader&) = delete;
   SegmentReader& operator=(const SegmentReader&) = delete;
 
+  // A tensor and how many of its values a Read made infinite.
+  struct Overflow {
+    size_t tensor = 0;
+    int64_t num_elements = 0;
+  };
+
   // Elements from `first_element` on, as many as fit into `out`.
   void Read(const SinkSegment& segment, int64_t first_element,
             std::span<std::byte> out);
+  // Of the last Read; a tensor may be there more than once.
+  std::span<const Overflow> overflows() const { return overflows_; }
 
  private:
   // A run of elements in one source segment, and its place in the block.
@@ -67,6 +75,7 @@ class SegmentReader {
   std::optional<size_t> fragments_of_;
   std::vector<Fragment> fragments_;
   std::vector<Run> runs_;
+  std::vector<Overflow> overflows_;
   Form form_{};
   std::vector<std::byte> stored_;
   std::vector<std::byte> rounded_;

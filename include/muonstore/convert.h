@@ -32,6 +32,10 @@ namespace muonstore {
 // zeros in the target.
 inline constexpr const char* kMissingLoss = "missing";
 
+// For finite values that a narrower dtype cannot hold: they become infinite.
+// Only the values show it, so it is in no plan.
+inline constexpr const char* kOverflowLoss = "overflow";
+
 struct ConversionPlan {
   std::string path;                  // Of the target.
   std::vector<uint64_t> file_bytes;  // Payload, by file.
@@ -69,9 +73,18 @@ struct ConvertOptions {
   std::shared_ptr<FileSystem> fs = nullptr;
 };
 
-// Runs the plan, finishes the sink and commits it.
-void Convert(const Checkpoint& source, CheckpointSink& sink,
-             const ConversionPlan& plan, const ConvertOptions& options);
+// Reads all that may overflow and says what does, one loss a tensor; writes
+// nothing.
+std::vector<SinkLoss> FindOverflows(const Checkpoint& source,
+                                    const CheckpointSink& sink,
+                                    const ConversionPlan& plan,
+                                    const ConvertOptions& options);
+
+// Runs the plan, finishes the sink and commits it. Returns what overflowed,
+// with leave; without, the first overflow is an error.
+std::vector<SinkLoss> Convert(const Checkpoint& source, CheckpointSink& sink,
+                              const ConversionPlan& plan,
+                              const ConvertOptions& options);
 
 }  // namespace muonstore
 

@@ -14,6 +14,7 @@
 #include "tests/testutil/fixtures.h"
 #include "tests/testutil/scratch.h"
 #include "tests/tools/cli.h"
+#include "tests/torchfile/writing.h"
 
 namespace muonstore::testutil {
 namespace {
@@ -237,6 +238,29 @@ TEST_F(ConvertCliTest, LossesNeedLeave) {
   allowed.insert(allowed.end(), {"--allow-loss", "missing", "--verify"});
   EXPECT_THAT(ConvertJson(allowed)["losses"].dump(),
               HasSubstr("\"kind\":\"missing\""));
+}
+
+TEST_F(ConvertCliTest, ValuesBeyondTheDTypeAreALossOfTheirOwn) {
+  torchfile::Draft draft;  // Its bytes are floats of every size.
+  const auto dict = draft.Dict();
+  const auto storage = draft.Storage({.num_elements = 64});
+  draft.SetItem(dict, "w",
+                draft.Tensor({.storage = storage, .shape = Shape({8, 8})}));
+  draft.set_root(dict);
+  const std::string file = (scratch_ / "huge.pt").string();
+  WriteBytes(file, torchfile::WriteDraft(draft));
+  const std::vector<std::string> line = {file,          Out(),     "--to",
+                                         "safetensors", "--dtype", "f16"};
+  ExpectRefused(line, 4, "--allow-loss overflow");
+  auto dry = line;
+  dry.emplace_back("--dry-run");
+  const ProcessResult result = RunConvert(dry);
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.out, HasSubstr("needs --allow-loss overflow"));
+  auto allowed = line;
+  allowed.insert(allowed.end(), {"--allow-loss", "overflow", "--verify"});
+  EXPECT_THAT(ConvertJson(allowed)["losses"].dump(),
+              HasSubstr("\"kind\":\"overflow\""));
 }
 
 TEST_F(ConvertCliTest, WhatTheSourceLacksANativeTargetLacks) {

@@ -63,6 +63,7 @@ class Job {
     interrupts_.ThrowIfInterrupted();
     if (options_.dry_run) {
       RequireSpace(*fs_, out_.plan);
+      LookForOverflows(*sink);
     } else {
       Write(root, *sink);
     }
@@ -195,6 +196,26 @@ class Job {
     return request;
   }
 
+  // What a real run finds on its way.
+  void LookForOverflows(const CheckpointSink& sink) {
+    ProgressLine line(StderrIsTerminal(), "looking for values out of range");
+    AddLosses(FindOverflows(*source_, sink, out_.plan, Work(line)));
+    out_.refused = out_.plan.Refused(options_.allowed_losses);
+  }
+
+  void AddLosses(const std::vector<SinkLoss>& losses) {
+    out_.plan.losses.insert(out_.plan.losses.end(), losses.begin(),
+                            losses.end());
+  }
+
+  ConvertOptions Work(ProgressLine& line) {
+    return {.memory_limit_bytes = options_.memory_limit_bytes,
+            .jobs = options_.num_jobs(),
+            .allowed_losses = options_.allowed_losses,
+            .progress = Watch(line),
+            .fs = fs_};
+  }
+
   void MakePlan(const CheckpointSink& sink) {
     out_.plan = PlanConversion(*source_, sink);
     out_.plan.notes.insert(out_.plan.notes.begin(), notes_.begin(),
@@ -221,19 +242,12 @@ class Job {
                              (options_.set_latest || !HasLatest());
     std::unique_ptr<os::StagedFile> latest;
     ProgressLine line(StderrIsTerminal(), "writing");
-    Convert(*source_, sink, out_.plan,
-            {.memory_limit_bytes = options_.memory_limit_bytes,
-             .jobs = options_.num_jobs(),
-             .allowed_losses = options_.allowed_losses,
-             .progress = Watch(line),
-             .before_commit =
-                 [&] {
-                   if (options_.verify) Compare(sink);
-                   if (sets_latest) {
-                     latest = os::StageLatest(root, out_.places.tag);
-                   }
-                 },
-             .fs = fs_});
+    ConvertOptions work = Work(line);
+    work.before_commit = [&] {
+      if (options_.verify) Compare(sink);
+      if (sets_latest) latest = os::StageLatest(root, out_.places.tag);
+    };
+    AddLosses(Convert(*source_, sink, out_.plan, work));
     if (options_.carry_files) {
       out_.carried = CarryFiles(root, out_.places, out_.beside);
     }
