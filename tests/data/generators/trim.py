@@ -6,8 +6,9 @@
 SOURCE is what gen_deepspeed.py and gen_deepspeed2.py write. Checkpoint files
 are copied byte for byte (`ckpt_resaved` only for cases given as CASE:resaved).
 golden.h5 is written again, compressed, without the values of the end of the
-run (kept for runs that saved their end as a second tag). DESTINATION gets
-deepspeed/CASE/ and MANIFEST.json. Needs h5py.
+run (kept for runs that saved their end as a second tag); one that is the same
+as another case's becomes a link to that. DESTINATION gets deepspeed/CASE/ and
+MANIFEST.json. Needs h5py.
 """
 import hashlib
 import json
@@ -90,6 +91,19 @@ def copy_case(source, destination, resaved):
                                            "golden.h5"), False)
 
 
+def link_equal_golden(root, cases):
+    """Runs that differ only in how they were saved held the same values."""
+    first = {}
+    for case in cases:
+        path = os.path.join(root, case, "golden.h5")
+        with open(path, "rb") as f:
+            digest = hashlib.sha256(f.read()).hexdigest()
+        if digest in first:
+            os.remove(path)
+            os.symlink(os.path.join("..", first[digest], "golden.h5"), path)
+        first.setdefault(digest, case)
+
+
 def main():
     manifest, source, destination = sys.argv[1:4]
     with open(manifest) as f:
@@ -101,6 +115,8 @@ def main():
         copy_case(os.path.join(source, name), target, resaved == "resaved")
         lines.append("  " + json.dumps(name) + ": " +
                      json.dumps(describe(rows[name], target)))
+    link_equal_golden(os.path.join(destination, "deepspeed"),
+                      sorted(case.partition(":")[0] for case in sys.argv[4:]))
     with open(os.path.join(destination, "MANIFEST.json"), "w") as f:
         f.write('{"deepspeed": {\n' + ",\n".join(lines) + "\n}}\n")
 
