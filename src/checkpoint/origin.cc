@@ -1,0 +1,21 @@
+#include "src/checkpoint/origin.h"
+
+namespace muonstore {
+
+bool ClipsRawGradients(const CheckpointInfo& info) {
+  return info.optimizer_class == "BF16_Optimizer";
+}
+
+bool IsDeepSpeedRun(const CheckpointInfo& info) {
+  return info.format == "deepspeed" || ClipsRawGradients(info) ||
+         info.optimizer_class.starts_with("DeepSpeedZeroOptimizer");
+}
+
+const Scalar* FindScalar(const ScalarMap& map, std::string_view name) {
+  for (const auto& [key, value] : map) {
+    if (key == name) return &value;
+  }
+  return nullptr;
+}
+
+}  // namespace muonstore
