@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 # What an outside program links: muonstore::muonstore. The parts follow it into
 # the export set because static libraries need their dependencies at the link.
 set(muonstore_parts
-  base os tensor partition state torchfile safetensors deepspeed native
+  base log os tensor partition state torchfile safetensors deepspeed native
   native_writer converters sinks inspect kernel tier comm store executor)
 list(TRANSFORM muonstore_parts PREPEND muonstore_ OUTPUT_VARIABLE part_targets)
 

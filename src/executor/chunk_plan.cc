@@ -11,7 +11,6 @@
 namespace muonstore {
 namespace {
 
-constexpr uint64_t kDefaultGatherBytes = uint64_t{256} << 20;
 // Beyond this a longer chunk only delays the overlap.
 constexpr uint64_t kChunkBytes = uint64_t{8} << 20;
 

@@ -20,6 +20,9 @@
 
 namespace muonstore {
 
+// Of a rank's gather buffers, unless a limit is set or matrices are larger.
+inline constexpr uint64_t kDefaultGatherBytes = uint64_t{256} << 20;
+
 // Matrices of one shape, dense, one behind the other in a gather buffer.
 struct Chunk {
   std::vector<size_t> tasks;  // Indices into ChunkPlan::tasks.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "muonstore/error.h"
+#include "src/base/log.h"
 #include "src/base/str.h"
 #include "src/executor/executor_impl.h"
 #include "src/executor/slices.h"
@@ -75,6 +76,7 @@ OffloadExecutor::Impl::Impl(StateStore& store, ExecutorOptions options)
   pool_ = std::make_unique<GatherPool>(
       tier, *store_.communicator, plan_.num_rounds > 0 ? plan_.num_buffers : 0,
       plan_.buffer_bytes);
+  LogBuffers();
   pipeline_ = std::make_unique<MuonPipeline>(plan_, *device_,
                                              *store_.communicator, *pool_);
 }
@@ -93,6 +95,22 @@ void OffloadExecutor::Impl::Build() {
                       .max_gather_bytes = options_.max_gather_bytes,
                       .overlap = options_.overlap,
                       .in_place = device_->works_in_host_memory()});
+}
+
+void OffloadExecutor::Impl::LogBuffers() const {
+  const uint64_t bytes =
+      static_cast<uint64_t>(plan_.num_buffers) * plan_.buffer_bytes;
+  if (plan_.num_rounds == 0) return;
+  Log(bytes > kDefaultGatherBytes && options_.max_gather_bytes == 0
+          ? LogLevel::kWarning
+          : LogLevel::kInfo,
+      StrCat("gather buffers take ", plan_.num_buffers, " x ",
+             plan_.buffer_bytes,
+             " bytes: ExecutorOptions::max_gather_bytes limits them"));
+  if (options_.overlap && !plan_.overlap) {
+    Log(LogLevel::kWarning,
+        "the gather buffers' limit leaves no room for overlap");
+  }
 }
 
 void OffloadExecutor::Impl::RequireOpen() const {

@@ -42,6 +42,7 @@ class OffloadExecutor::Impl {
 
   void RequireOpen() const;
   void Build();
+  void LogBuffers() const;
   // The runs of this rank's segments that tasks update.
   std::vector<UpdateRun> RunsOf(std::span<const size_t> tasks) const;
   int64_t HyperParameterDigest() const;

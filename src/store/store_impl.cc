@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "muonstore/error.h"
+#include "src/base/log.h"
 #include "src/base/str.h"
 #include "src/store/agreement.h"
 
@@ -152,6 +153,18 @@ void StateStore::Impl::Allocate() {
   });
   RequireAgreement(*communicator, "allocating the store", error, 0);
   for (const auto& arena : segments->arenas()) communicator->Publish(*arena);
+  LogPinning();
+}
+
+void StateStore::Impl::LogPinning() const {
+  for (const auto& arena : segments->arenas()) {
+    const PinReport& report = arena->pin_report();
+    if (report.asked == Pinning::kOff || report.shortfall.empty()) continue;
+    Log(LogLevel::kWarning,
+        StrCat(arena->name(), ": ", report.pinned_bytes, " of ",
+               report.total_bytes,
+               " bytes are page-locked: ", report.shortfall));
+  }
 }
 
 void StateStore::Impl::RequireUsable() const {

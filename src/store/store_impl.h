@@ -74,6 +74,7 @@ class StateStore::Impl {
   int64_t digest() const;
   void Allocate();
   void Release();
+  void LogPinning() const;
 
   int32_t num_flat_groups_ = 1;
   std::map<std::string_view, int32_t> index_;
