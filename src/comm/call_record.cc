@@ -1,5 +1,7 @@
 #include "src/comm/call_record.h"
 
+#include <algorithm>
+
 #include "src/base/str.h"
 
 namespace muonstore::comm {
@@ -42,6 +44,10 @@ size_t CallRecord::LengthFor(int32_t num_ranks) {
   return kSent + 2 * static_cast<size_t>(num_ranks);
 }
 
+uint64_t CallRecord::SentBytes(std::span<const uint64_t> numbers, int32_t to) {
+  return numbers[kSent + static_cast<size_t>(to)];
+}
+
 CallRecord::CallRecord(CallKind kind, uint64_t detail, uint64_t size,
                        int32_t num_ranks)
     : numbers_(LengthFor(num_ranks)) {
@@ -77,7 +83,7 @@ std::optional<std::string> FindDisagreement(uint64_t number, int32_t num_ranks,
   }
   for (int32_t from = 0; from < num_ranks; ++from) {
     for (int32_t to = 0; to < num_ranks; ++to) {
-      const uint64_t sent = record_of(from)[kSent + static_cast<size_t>(to)];
+      const uint64_t sent = CallRecord::SentBytes(record_of(from), to);
       const uint64_t expected =
           record_of(to)[kSent + static_cast<size_t>(num_ranks + from)];
       if (sent != expected) {

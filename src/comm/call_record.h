@@ -34,6 +34,8 @@ class CallRecord {
   // Numbers in a record.
   static size_t LengthFor(int32_t num_ranks);
 
+  static uint64_t SentBytes(std::span<const uint64_t> numbers, int32_t to);
+
   // `detail` and `size` are equal on all ranks: operation or root, and bytes.
   CallRecord(CallKind kind, uint64_t detail, uint64_t size, int32_t num_ranks);
   static CallRecord ForExchange(const ExchangePlan& plan, int32_t num_ranks);
