@@ -49,6 +49,14 @@ void AddOptimizer(CLI::App& app, OptimizerFlags& optimizer) {
                  "the fused weight of attention as matrices: whole, packed "
                  "(q, k, v; default) or heads")
       ->transform(CLI::CheckedTransformer(kLayouts));
+  static const std::map<std::string, NewtonSchulz> kForms = {
+      {"auto", NewtonSchulz::kAuto},
+      {"standard", NewtonSchulz::kStandard},
+      {"gram", NewtonSchulz::kGram}};
+  app.add_option("--newton-schulz", optimizer.newton_schulz,
+                 "form in the store's executor: auto (default), standard or "
+                 "gram; the baseline's is standard")
+      ->transform(CLI::CheckedTransformer(kForms));
 }
 
 void AddRun(CLI::App& app, Flags& flags) {

@@ -20,6 +20,9 @@ struct ModelFlags {
 // How the fused weight of queries, keys and values is seen as matrices.
 enum class QkvLayout { kWhole, kPacked, kHeads };
 
+// Of the store's executor; the baseline's is standard.
+enum class NewtonSchulz { kAuto, kStandard, kGram };
+
 struct OptimizerFlags {
   double muon_lr = 0.01;
   double adam_lr = 0.003;
@@ -30,6 +33,7 @@ struct OptimizerFlags {
   bool accumulate = false;  // M = mu M + G instead of the lerp.
   bool match_rms = false;   // Scale as Moonlight's instead of spectral.
   QkvLayout qkv = QkvLayout::kPacked;
+  NewtonSchulz newton_schulz = NewtonSchulz::kAuto;
 };
 
 struct Flags {

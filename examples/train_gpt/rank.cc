@@ -79,6 +79,18 @@ std::unique_ptr<muonstore::StateStore> MakeStore(
   return store;
 }
 
+muonstore::NewtonSchulzForm FormOf(NewtonSchulz form) {
+  switch (form) {
+    case NewtonSchulz::kStandard:
+      return muonstore::NewtonSchulzForm::kStandard;
+    case NewtonSchulz::kGram:
+      return muonstore::NewtonSchulzForm::kGram;
+    case NewtonSchulz::kAuto:
+      break;
+  }
+  return muonstore::NewtonSchulzForm::kAuto;
+}
+
 muonstore::ExecutorOptions StepOptions(const Flags& flags) {
   const OptimizerFlags& optimizer = flags.optimizer;
   muonstore::GroupHyperParameters muon;
@@ -93,6 +105,7 @@ muonstore::ExecutorOptions StepOptions(const Flags& flags) {
   adam.weight_decay = optimizer.weight_decay;
   muonstore::ExecutorOptions options;
   options.groups = {muon, adam};
+  options.newton_schulz.form = FormOf(optimizer.newton_schulz);
   options.max_norm = optimizer.max_norm;
   options.num_threads = flags.num_threads;
   return options;
@@ -107,19 +120,22 @@ Gpt::Gradients BackwardOfShare(const Flags& flags, const std::string& text,
 }
 
 // The store's part: gradients in, new compute weights out.
-void Update(const at::Tensor& gradient, Gpt& gpt, muonstore::StateStore& store,
-            muonstore::OffloadExecutor& executor) {
+// Returns the norm of the gradients.
+double Update(const at::Tensor& gradient, Gpt& gpt,
+              muonstore::StateStore& store,
+              muonstore::OffloadExecutor& executor) {
   const auto gradients = Unflatten(gradient, gpt.parameters());
   for (size_t i = 0; i < gradients.size(); ++i) {
     executor.Accumulate(gpt.parameters()[i].name,
                         muonstore::ChunkOf(gradients[i]));
   }
-  executor.Step();
+  const muonstore::StepReport report = executor.Step();
   for (const NamedTensor& parameter : gpt.parameters()) {
     at::Tensor weight = parameter.tensor;
     weight.copy_(muonstore::AsTensor(
         store.Gather(parameter.name, std::string(muonstore::kWeight))));
   }
+  return report.norm;
 }
 
 }  // namespace
@@ -144,8 +160,8 @@ void RunRank(const Flags& flags) {
     const at::Tensor gradient = MeanOverRanks(*communicator, Flatten(share));
     const at::Tensor loss =
         MeanOverRanks(*communicator, at::full({1}, share.loss, at::kFloat));
-    Update(gradient, gpt, *store, executor);
-    if (curve) curve->Add({loss.item<double>(), 0});
+    const double norm = Update(gradient, gpt, *store, executor);
+    if (curve) curve->Add({loss.item<double>(), norm});
   }
   executor.Close();
   store->Close();
