@@ -60,14 +60,18 @@ enum class NewtonSchulzForm {
   // X is updated in each step: 15 n^2 m + 5 n^3 for five steps, n <= m.
   kStandard,
   // Only n x n matrices are iterated, X is multiplied once at the end:
-  // 3 n^2 m + 17 n^3. Its error grows with the condition of the matrix (up to
-  // 1e-3 with f32), so that it is refused with kBF16.
+  // 3 n^2 m + 19 n^3. Its error grows with the condition of the matrix
+  // (docs/numerics.md) and without bound with bf16, so that it is refused with
+  // kBF16. Square matrices gain nothing and run the standard form.
   kGram,
 };
 
 enum class NewtonSchulzPrecision {
   kF32,
-  // Operands of products are rounded to bf16; X stays f32 and sums are f32.
+  // Operands of products are rounded to bf16; sums are f32, and X is until the
+  // last two steps. Its error is at most about torch's in bf16 for ordinary
+  // matrices and far below it for rank-deficient ones (docs/numerics.md).
+  // Matrices too small to gain by it (a side below 48) run as kF32.
   kBF16,
 };
 

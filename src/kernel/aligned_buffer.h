@@ -21,6 +21,9 @@ class AlignedBuffer {
   int64_t size_bytes() const { return size_bytes_; }
   std::byte* data() { return bytes_.get(); }
 
+  // What Reserve takes for a size: whole huge pages where it is large.
+  static int64_t RoundedBytes(int64_t size_bytes);
+
   // Afterwards at least `size_bytes` are there, with no defined content.
   void Reserve(int64_t size_bytes);
   void Release();

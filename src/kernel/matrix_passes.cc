@@ -38,6 +38,33 @@ MUONSTORE_INLINE void TransposeLoop(const Block<const In>& in, Out* out,
   }
 }
 
+MUONSTORE_INLINE float ToFloat(float value) { return value; }
+MUONSTORE_INLINE float ToFloat(BF16 value) { return FloatFromBF16(value.bits); }
+
+template <typename T>
+MUONSTORE_INLINE void CombineLoop(const Block<float>& square, const T* base,
+                                  int64_t base_ld, float b, float c) {
+  for (int64_t i = 0; i < square.rows; ++i) {
+    float* __restrict to = square.data + i * square.ld;
+    const T* __restrict from = base + i * base_ld;
+    for (int64_t j = 0; j < square.cols; ++j) {
+      to[j] = std::fma(c, to[j], b * ToFloat(from[j]));
+    }
+  }
+}
+
+template <typename T>
+MUONSTORE_INLINE void AddScaledToLoop(const Block<float>& product, const T* x,
+                                      int64_t x_ld, float a) {
+  for (int64_t i = 0; i < product.rows; ++i) {
+    float* __restrict to = product.data + i * product.ld;
+    const T* __restrict from = x + i * x_ld;
+    for (int64_t j = 0; j < product.cols; ++j) {
+      to[j] = std::fma(a, ToFloat(from[j]), to[j]);
+    }
+  }
+}
+
 }  // namespace
 
 MUONSTORE_SIMD
@@ -116,13 +143,13 @@ void RoundInto(const Block<const float>& in, BF16* out, int64_t out_ld) {
 MUONSTORE_SIMD
 void CombineSquare(const Block<float>& square, const float* base,
                    int64_t base_ld, float b, float c) {
-  for (int64_t i = 0; i < square.rows; ++i) {
-    float* __restrict to = square.data + i * square.ld;
-    const float* __restrict from = base + i * base_ld;
-    for (int64_t j = 0; j < square.cols; ++j) {
-      to[j] = std::fma(c, to[j], b * from[j]);
-    }
-  }
+  CombineLoop(square, base, base_ld, b, c);
+}
+
+MUONSTORE_SIMD
+void CombineSquare(const Block<float>& square, const BF16* base,
+                   int64_t base_ld, float b, float c) {
+  CombineLoop(square, base, base_ld, b, c);
 }
 
 MUONSTORE_SIMD
@@ -140,13 +167,13 @@ void AddScaled(const Block<float>& x, const float* product, int64_t product_ld,
 MUONSTORE_SIMD
 void AddScaledTo(const Block<float>& product, const float* x, int64_t x_ld,
                  float a) {
-  for (int64_t i = 0; i < product.rows; ++i) {
-    float* __restrict to = product.data + i * product.ld;
-    const float* __restrict from = x + i * x_ld;
-    for (int64_t j = 0; j < product.cols; ++j) {
-      to[j] = std::fma(a, from[j], to[j]);
-    }
-  }
+  AddScaledToLoop(product, x, x_ld, a);
+}
+
+MUONSTORE_SIMD
+void AddScaledTo(const Block<float>& product, const BF16* x, int64_t x_ld,
+                 float a) {
+  AddScaledToLoop(product, x, x_ld, a);
 }
 
 }  // namespace muonstore

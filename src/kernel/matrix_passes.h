@@ -45,11 +45,15 @@ void RoundInto(const Block<const float>& in, BF16* out, int64_t out_ld);
 // square = c * square + b * base, in place.
 void CombineSquare(const Block<float>& square, const float* base,
                    int64_t base_ld, float b, float c);
+void CombineSquare(const Block<float>& square, const BF16* base,
+                   int64_t base_ld, float b, float c);
 // x = a * x + product, in place.
 void AddScaled(const Block<float>& x, const float* product, int64_t product_ld,
                float a);
 // product = a * x + product, in place.
 void AddScaledTo(const Block<float>& product, const float* x, int64_t x_ld,
+                 float a);
+void AddScaledTo(const Block<float>& product, const BF16* x, int64_t x_ld,
                  float a);
 
 }  // namespace muonstore

@@ -36,10 +36,13 @@ class Orthogonalizer::Impl {
       return 0;
     }
     const NewtonSchulzPlan plan = MakePlan(options_, rows, cols);
-    const auto num_workers = static_cast<int64_t>(workers_.size());
-    const int64_t scratch = num_workers * ScratchBytes(plan);
-    return plan.n <= kMaxSmallSide ? num_workers * SharedBytes(plan) + scratch
-                                   : SharedBytes(plan) + scratch;
+    const int64_t shared = SharedBytes(plan);
+    // Small matrices run either way, by how many there are.
+    const int64_t alone = plan.n <= kMaxSmallSide ? shared : 0;
+    const int64_t each =
+        AlignedBuffer::RoundedBytes(ScratchBytes(plan) + alone);
+    return AlignedBuffer::RoundedBytes(shared) +
+           static_cast<int64_t>(workers_.size()) * each;
   }
 
   int64_t workspace_bytes() const {

@@ -33,7 +33,8 @@ class Iteration {
 
   void Load();
   void StandardStep(const Step& step, bool last);
-  void StandardStepBF16(const Step& step, bool last);
+  // `num_left` steps follow.
+  void StandardStepBF16(const Step& step, size_t num_left);
   void RunGram(const std::vector<QuinticStep>& steps);
 
  private:
@@ -69,16 +70,25 @@ class Iteration {
     };
   }
 
-  // out = a * b for commuting symmetric n x n matrices.
-  void MultiplySymmetric(const float* a, const float* b, float* out);
+  // out = a * b + factor * base for commuting symmetric n x n matrices.
+  void MultiplyAdd(const float* a, const float* b, float factor,
+                   const float* base, float* out);
+  // The same without use of the symmetry.
+  void MultiplyAddWhole(const float* a, const float* b, float factor,
+                        const float* base, float* out);
   // The Gram matrix of X in buffers_.gram.
   void ComputeGram();
-  // buffers_.polynomial = b R + c R^2 of the Gram matrix R; with `a` also + a
-  // I.
-  void ComputePolynomial(const Step& step, float a);
+  // buffers_.polynomial = Z = b R + c R^2 of the Gram matrix R.
+  void ComputePolynomial(const Step& step);
+  // buffers_.product = a I + Z.
+  void StartProduct(float a);
   // Rounds a range of an n x n matrix that is below the diagonal, and mirrors.
   void RoundSymmetric(const Range2d& range, const Block<float>& tile,
                       BF16* out) const;
+
+  // X = a X + product for one panel of a bf16 step.
+  void FinishPanelBF16(const Range2d& panel, const Block<float>& product,
+                       float a, size_t num_left) const;
 
   // Calls body(panel, product) for each panel of `left` * X.
   template <typename T>
@@ -121,13 +131,34 @@ void Iteration::Load() {
   });
 }
 
-void Iteration::MultiplySymmetric(const float* a, const float* b, float* out) {
+void Iteration::MultiplyAdd(const float* a, const float* b, float factor,
+                            const float* base, float* out) {
   const SymmetricFactors<float> factors = {
       .a = a, .b = b, .ld_a = plan_.ld_n, .ld_b = plan_.ld_n, .k = plan_.n};
   MultiplyTriangle(plan_, gemm_, factors, team_, InMatrix(out),
-                   [&](const Range2d& range, const Block<float>& /*tile*/) {
+                   [&](const Range2d& range, const Block<float>& tile) {
+                     AddScaledTo(tile, PartOfN(base, range).data, plan_.ld_n,
+                                 factor);
                      MirrorRange(range, out, plan_.ld_n);
                    });
+}
+
+void Iteration::MultiplyAddWhole(const float* a, const float* b, float factor,
+                                 const float* base, float* out) {
+  team_.Run(plan_.num_whole_tasks(), [&](int64_t task, int /*worker*/) {
+    const Range2d range = plan_.WholeTask(task);
+    const Block<float> tile = PartOfN(out, range);
+    gemm_.Multiply(GemmCall<float>{.m = range.rows(),
+                                   .n = range.cols(),
+                                   .k = plan_.n,
+                                   .a = a + range.row_begin * plan_.ld_n,
+                                   .lda = plan_.ld_n,
+                                   .b = b + range.col_begin,
+                                   .ldb = plan_.ld_n,
+                                   .c = tile.data,
+                                   .ldc = tile.ld});
+    AddScaledTo(tile, PartOfN(base, range).data, plan_.ld_n, factor);
+  });
 }
 
 void Iteration::ComputeGram() {
@@ -144,7 +175,7 @@ void Iteration::ComputeGram() {
                    });
 }
 
-void Iteration::ComputePolynomial(const Step& step, float a) {
+void Iteration::ComputePolynomial(const Step& step) {
   const float* gram = buffers_.gram;
   float* polynomial = buffers_.polynomial;
   const SymmetricFactors<float> factors = {.a = gram,
@@ -156,10 +187,6 @@ void Iteration::ComputePolynomial(const Step& step, float a) {
                    [&](const Range2d& range, const Block<float>& tile) {
                      CombineSquare(tile, PartOfN(gram, range).data, plan_.ld_n,
                                    step.b, step.c);
-                     const int64_t end = std::min(range.row_end, range.col_end);
-                     for (int64_t i = range.row_begin; i < end; ++i) {
-                       polynomial[i * plan_.ld_n + i] += a;
-                     }
                      MirrorRange(range, polynomial, plan_.ld_n);
                    });
 }
@@ -199,7 +226,7 @@ void Iteration::StoreResult(const Range2d& panel,
 
 void Iteration::StandardStep(const Step& step, bool last) {
   ComputeGram();
-  ComputePolynomial(step, 0);
+  ComputePolynomial(step);
   ForEachPanel(buffers_.polynomial, static_cast<const float*>(buffers_.x),
                [&](const Range2d& panel, const Block<float>& product) {
                  const Block<float> x = PartOfX(buffers_.x, panel);
@@ -219,14 +246,14 @@ void Iteration::RoundSymmetric(const Range2d& range, const Block<float>& tile,
   MirrorRange(range, out, plan_.ld_n);
 }
 
-void Iteration::StandardStepBF16(const Step& step, bool last) {
+void Iteration::StandardStepBF16(const Step& step, size_t num_left) {
   const SymmetricFactors<BF16> x_factors = {.a = buffers_.x_bf16,
                                             .b = buffers_.x_bf16,
                                             .ld_a = plan_.ld_x,
                                             .ld_b = plan_.ld_x,
                                             .k = plan_.m,
                                             .b_transposed = true};
-  MultiplyTriangle(plan_, gemm_, x_factors, team_, InMatrix(buffers_.gram),
+  MultiplyTriangle(plan_, gemm_, x_factors, team_, InScratch(),
                    [&](const Range2d& range, const Block<float>& tile) {
                      RoundSymmetric(range, tile, buffers_.gram_bf16);
                    });
@@ -235,46 +262,85 @@ void Iteration::StandardStepBF16(const Step& step, bool last) {
                                                .ld_a = plan_.ld_n,
                                                .ld_b = plan_.ld_n,
                                                .k = plan_.n};
+  // Both terms of the polynomial take the rounded Gram matrix: it is then the
+  // exact polynomial of a nearby matrix.
+  const BF16* gram = buffers_.gram_bf16;
   MultiplyTriangle(plan_, gemm_, gram_factors, team_, InScratch(),
                    [&](const Range2d& range, const Block<float>& tile) {
-                     CombineSquare(tile, PartOfN(buffers_.gram, range).data,
-                                   plan_.ld_n, step.b, step.c);
+                     CombineSquare(tile, PartOfN(gram, range).data, plan_.ld_n,
+                                   step.b, step.c);
                      RoundSymmetric(range, tile, buffers_.polynomial_bf16);
                    });
   ForEachPanel(static_cast<const BF16*>(buffers_.polynomial_bf16),
                static_cast<const BF16*>(buffers_.x_bf16),
                [&](const Range2d& panel, const Block<float>& product) {
-                 const Block<float> x = PartOfX(buffers_.x, panel);
-                 if (last) {
-                   AddScaledTo(product, x.data, x.ld, step.a);
-                   StoreResult(panel, product);
-                 } else {
-                   AddScaled(x, product.data, product.ld, step.a);
-                   RoundInto({x.data, x.ld, x.rows, x.cols},
-                             PartOfX(buffers_.x_bf16, panel).data, plan_.ld_x);
-                 }
+                 FinishPanelBF16(panel, product, step.a, num_left);
                });
 }
 
-// With P = a I + b R + c R^2 a step is X = P X, so that R = X X^T becomes
-// P R P, and the product of all P is applied to X once.
+// X stays f32 while what rounding adds to it would still grow by several steps'
+// a. In the last two steps the rounded X serves both terms of a step, which is
+// then exact for a nearby matrix; that error is the smaller one by then.
+void Iteration::FinishPanelBF16(const Range2d& panel,
+                                const Block<float>& product, float a,
+                                size_t num_left) const {
+  constexpr size_t kNumRoundedSteps = 2;
+  const Block<float> x = PartOfX(buffers_.x, panel);
+  BF16* x_bf16 = PartOfX(buffers_.x_bf16, panel).data;
+  if (num_left >= kNumRoundedSteps) {
+    AddScaled(x, product.data, product.ld, a);
+    RoundInto({x.data, x.ld, x.rows, x.cols}, x_bf16, plan_.ld_x);
+    return;
+  }
+  AddScaledTo(product, x_bf16, plan_.ld_x, a);
+  if (num_left == 0) {
+    StoreResult(panel, product);
+  } else {
+    RoundInto({product.data, product.ld, product.rows, product.cols}, x_bf16,
+              plan_.ld_x);
+  }
+}
+
+void Iteration::StartProduct(float a) {
+  constexpr int64_t kRows = 64;
+  team_.Run((plan_.n + kRows - 1) / kRows, [&](int64_t task, int /*worker*/) {
+    const Range2d range = {task * kRows, std::min(plan_.n, (task + 1) * kRows),
+                           0, plan_.n};
+    const Block<float> out = PartOfN(buffers_.product, range);
+    const Block<float> z = PartOfN(buffers_.polynomial, range);
+    CopyInto({z.data, z.ld, z.rows, z.cols}, out.data, out.ld);
+    for (int64_t i = 0; i < out.rows; ++i) {
+      out.data[i * out.ld + range.row_begin + i] += a;
+    }
+  });
+}
+
+// A step is X = (a I + Z) X with Z = b R + c R^2 of R = X X^T, so that R itself
+// becomes (a I + Z) R (a I + Z). Q collects the products of all a I + Z and is
+// applied to X once. The a I is kept apart: added to Z, it would round Z away.
+// Of an error of Z between X's range and its null space, the half that Q's
+// large values in the null space magnify does not reach X. Mirroring mixes the
+// halves, so the last products into Q are computed whole.
 void Iteration::RunGram(const std::vector<QuinticStep>& steps) {
   ComputeGram();
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step step = Rounded(steps[i]);
-    ComputePolynomial(step, step.a);
+    ComputePolynomial(step);
+    const float* z = buffers_.polynomial;
     if (i == 0) {
-      team_.Run(1, [&](int64_t /*task*/, int /*worker*/) {
-        CopyInto({buffers_.polynomial, plan_.ld_n, plan_.n, plan_.n},
-                 buffers_.product, plan_.ld_n);
-      });
+      StartProduct(step.a);
     } else {
-      MultiplySymmetric(buffers_.product, buffers_.polynomial, buffers_.spare);
+      const float* q = buffers_.product;
+      if (i + kNumWholeProducts < steps.size()) {
+        MultiplyAdd(z, q, step.a, q, buffers_.spare);
+      } else {
+        MultiplyAddWhole(z, q, step.a, q, buffers_.spare);
+      }
       std::swap(buffers_.product, buffers_.spare);
     }
     if (i + 1 < steps.size()) {
-      MultiplySymmetric(buffers_.gram, buffers_.polynomial, buffers_.spare);
-      MultiplySymmetric(buffers_.polynomial, buffers_.spare, buffers_.gram);
+      MultiplyAdd(z, buffers_.gram, step.a, buffers_.gram, buffers_.spare);
+      MultiplyAdd(z, buffers_.spare, step.a, buffers_.spare, buffers_.gram);
     }
   }
   ForEachPanel(static_cast<const float*>(buffers_.product),
@@ -299,11 +365,11 @@ void RunNewtonSchulz(const NewtonSchulzPlan& plan,
   }
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step step = Rounded(steps[i]);
-    const bool last = i + 1 == steps.size();
+    const size_t num_left = steps.size() - i - 1;
     if (plan.bf16) {
-      iteration.StandardStepBF16(step, last);
+      iteration.StandardStepBF16(step, num_left);
     } else {
-      iteration.StandardStep(step, last);
+      iteration.StandardStep(step, num_left == 0);
     }
   }
 }

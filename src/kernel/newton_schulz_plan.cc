@@ -9,6 +9,9 @@ namespace {
 
 constexpr int64_t kLine = kVectorBytes / static_cast<int64_t>(sizeof(float));
 
+// Below this smaller side rounding to bf16 costs more time than it saves.
+constexpr int64_t kMinBF16Side = 48;
+
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // A leading dimension that is whole cache lines, but no multiple of 4 KiB:
@@ -28,8 +31,10 @@ int64_t TriangleBlock(int64_t n) {
   return CeilDiv(CeilDiv(n, CeilDiv(n, target)), kLine) * kLine;
 }
 
+// Rows of one tile at most.
+constexpr int64_t kMaxRows = 512;
+
 void CutTriangle(NewtonSchulzPlan* plan) {
-  constexpr int64_t kMaxRows = 512;
   const int64_t block = TriangleBlock(plan->n);
   for (int64_t col = 0; col < plan->n; col += block) {
     const int64_t col_end = std::min(plan->n, col + block);
@@ -55,13 +60,13 @@ NewtonSchulzBuffers Carve(const NewtonSchulzPlan& plan, Carver* carver) {
   const int64_t n_size = plan.n * plan.ld_n;
   NewtonSchulzBuffers buffers;
   buffers.x = carver->Take<float>(x_size);
-  buffers.gram = carver->Take<float>(n_size);
   if (plan.bf16) {
     buffers.x_bf16 = carver->Take<BF16>(x_size);
     buffers.gram_bf16 = carver->Take<BF16>(n_size);
     buffers.polynomial_bf16 = carver->Take<BF16>(n_size);
     return buffers;
   }
+  buffers.gram = carver->Take<float>(n_size);
   buffers.polynomial = carver->Take<float>(n_size);
   if (plan.gram) {
     buffers.product = carver->Take<float>(n_size);
@@ -78,12 +83,13 @@ NewtonSchulzPlan MakePlan(const NewtonSchulzOptions& options, int64_t rows,
   plan.transposed = rows > cols;
   plan.n = std::min(rows, cols);
   plan.m = std::max(rows, cols);
-  plan.bf16 = options.precision == NewtonSchulzPrecision::kBF16;
+  plan.bf16 = options.precision == NewtonSchulzPrecision::kBF16 &&
+              plan.n >= kMinBF16Side;
   plan.ld_x = LeadingDimension(plan.m);
   plan.ld_n = LeadingDimension(plan.n);
   plan.panel_cols = std::min<int64_t>(plan.m, 256);
   CutTriangle(&plan);
-  plan.gram = options.form == NewtonSchulzForm::kGram;
+  plan.gram = options.form == NewtonSchulzForm::kGram && plan.m > plan.n;
   if (options.form == NewtonSchulzForm::kAuto && !plan.bf16) {
     const size_t num_steps = options.coefficients.steps.size();
     NewtonSchulzPlan gram = plan;
@@ -91,6 +97,18 @@ NewtonSchulzPlan MakePlan(const NewtonSchulzOptions& options, int64_t rows,
     plan.gram = PlanFlops(gram, num_steps) < PlanFlops(plan, num_steps);
   }
   return plan;
+}
+
+int64_t NewtonSchulzPlan::num_whole_tasks() const {
+  return CeilDiv(n, kMaxRows) * CeilDiv(n, TriangleBlock(n));
+}
+
+Range2d NewtonSchulzPlan::WholeTask(int64_t index) const {
+  const int64_t block = TriangleBlock(n);
+  const int64_t num_row_tasks = CeilDiv(n, kMaxRows);
+  const int64_t row = index % num_row_tasks * kMaxRows;
+  const int64_t col = index / num_row_tasks * block;
+  return {row, std::min(n, row + kMaxRows), col, std::min(n, col + block)};
 }
 
 int64_t SharedBytes(const NewtonSchulzPlan& plan) {
@@ -119,7 +137,10 @@ double PlanFlops(const NewtonSchulzPlan& plan, size_t num_steps) {
   const double symmetric = 2 * TriangleSize(plan);  // For each inner element.
   const double panels = 2 * n * n * m;
   if (plan.gram) {
-    return symmetric * m + (4 * steps - 3) * symmetric * n + panels;
+    const double whole =
+        static_cast<double>(std::min(kNumWholeProducts, num_steps - 1));
+    return symmetric * m + (4 * steps - 3 - whole) * symmetric * n +
+           whole * 2 * n * n * n + panels;
   }
   return steps * (symmetric * m + symmetric * n + panels);
 }

@@ -28,6 +28,9 @@ struct Range2d {
   int64_t cols() const { return col_end - col_begin; }
 };
 
+// How many of the last products into Q the gram form computes whole.
+inline constexpr size_t kNumWholeProducts = 2;
+
 struct NewtonSchulzPlan {
   bool transposed = false;  // The matrix has more rows than columns.
   int64_t n = 0;            // The smaller side: rows of X.
@@ -43,6 +46,10 @@ struct NewtonSchulzPlan {
   int64_t max_tile_size = 0;  // Elements of the largest range of `triangle`.
 
   int64_t num_panels() const { return (m + panel_cols - 1) / panel_cols; }
+
+  // The tiles of a whole n x n matrix.
+  int64_t num_whole_tasks() const;
+  Range2d WholeTask(int64_t index) const;
 };
 
 NewtonSchulzPlan MakePlan(const NewtonSchulzOptions& options, int64_t rows,
