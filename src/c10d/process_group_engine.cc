@@ -209,8 +209,8 @@ class ProcessGroupEngine : public comm::Engine {
 
   void MoveRound(std::vector<comm::SendQueue>& sends,
                  std::vector<comm::ReceiveQueue>& receives) {
-    std::vector<int64_t> sent = Split(sends);
-    std::vector<int64_t> received = Split(receives);
+    const std::vector<int64_t> sent = Split(sends);
+    const std::vector<int64_t> received = Split(receives);
     at::Tensor host_out = HostBytes(Sum(sent));
     auto* out = static_cast<std::byte*>(host_out.data_ptr());
     for (size_t peer = 0; peer < sends.size(); ++peer) {
@@ -222,7 +222,11 @@ class ProcessGroupEngine : public comm::Engine {
     at::Tensor output = HostBytes(Sum(received)).to(device_);
     c10d::AllToAllOptions options;
     options.timeout = options_.timeout;
-    backend_->alltoall_base(output, input, received, sent, options)->wait();
+    // Gloo takes these with it.
+    std::vector<int64_t> in_split = received;
+    std::vector<int64_t> out_split = sent;
+    backend_->alltoall_base(output, input, in_split, out_split, options)
+        ->wait();
     const at::Tensor host_in = output.cpu();
     const auto* in = static_cast<const std::byte*>(host_in.data_ptr());
     for (size_t peer = 0; peer < receives.size(); ++peer) {

@@ -142,10 +142,15 @@ void OneDiesBeforeACall(const Connect& connect) {
   CheckBroken(*comm, [&] { comm->Barrier(); });
 }
 
+// So much that no communicator moves it at once.
+size_t LongBytes(const Communicator& comm) {
+  return (size_t{48} << 20) / static_cast<size_t>(comm.size());
+}
+
 // Once its first bytes have come, of many.
 void OneDiesInAnExchange(const Connect& connect) {
   const auto comm = connect(kLong);
-  Buffers buffers(*comm, size_t{8} << 20);
+  Buffers buffers(*comm, LongBytes(*comm));
   comm->Barrier();
   const auto pending = comm->Exchange(buffers.plan);
   if (IsLast(*comm)) {
@@ -184,7 +189,7 @@ void OneHangs(const Connect& connect) {
 
 void OneHangsInAnExchange(const Connect& connect) {
   const auto comm = connect(kShort);
-  Buffers buffers(*comm, size_t{8} << 20);
+  Buffers buffers(*comm, LongBytes(*comm));
   comm->Barrier();
   const auto pending = comm->Exchange(buffers.plan);
   if (IsLast(*comm)) {
