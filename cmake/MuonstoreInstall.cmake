@@ -23,6 +23,17 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/muonstore
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/muonstore)
 install(EXPORT muonstoreTargets NAMESPACE muonstore::
   DESTINATION ${package_dir})
+
+# What needs LibTorch is a component of its own.
+if(MUONSTORE_WITH_TORCH)
+  install(TARGETS muonstore_torch
+    EXPORT muonstoreTorchTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT muonstoreTorchTargets NAMESPACE muonstore::
+    DESTINATION ${package_dir})
+  install(FILES ${CMAKE_CURRENT_LIST_DIR}/FindLibTorch.cmake
+    DESTINATION ${package_dir})
+endif()
 configure_package_config_file(
   ${CMAKE_CURRENT_LIST_DIR}/muonstoreConfig.cmake.in
   ${PROJECT_BINARY_DIR}/muonstoreConfig.cmake

@@ -41,21 +41,21 @@ Shape ShapeOf(const at::Tensor& tensor);
 // [batch, rows, cols], or [batch, rows / block_rows, block_rows, cols] where
 // the rows of a matrix come in spaced blocks. Keeps `owner` while it lives.
 at::Tensor AsTensor(const StridedView<std::byte>& view,
-                    std::shared_ptr<const void> owner);
+                    const std::shared_ptr<const void>& owner);
 at::Tensor AsTensor(const StridedView<const std::byte>& view,
-                    std::shared_ptr<const void> owner);
+                    const std::shared_ptr<const void>& owner);
 
 // Matrices [first, first + count) of batch `batch` of the parameter's layout,
 // as Lease::Matrices has them.
-at::Tensor MatrixTensor(std::shared_ptr<const ReadLease> lease, int32_t batch,
-                        int64_t first, int64_t count);
-at::Tensor MatrixTensor(std::shared_ptr<const WriteLease> lease, int32_t batch,
-                        int64_t first, int64_t count);
+at::Tensor MatrixTensor(const std::shared_ptr<const ReadLease>& lease,
+                        int32_t batch, int64_t first, int64_t count);
+at::Tensor MatrixTensor(const std::shared_ptr<const WriteLease>& lease,
+                        int32_t batch, int64_t first, int64_t count);
 
 // The tensor in its logical shape, of which this rank must hold every element
 // in one piece; StateStore::Gather gathers one that is spread.
-at::Tensor WholeTensor(std::shared_ptr<const ReadLease> lease);
-at::Tensor WholeTensor(std::shared_ptr<const WriteLease> lease);
+at::Tensor WholeTensor(const std::shared_ptr<const ReadLease>& lease);
+at::Tensor WholeTensor(const std::shared_ptr<const WriteLease>& lease);
 
 // Takes the gathered tensor's memory over.
 at::Tensor AsTensor(GatheredTensor gathered);

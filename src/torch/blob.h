@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <utility>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
@@ -22,12 +21,11 @@ namespace muonstore {
 // Sizes and strides count elements.
 inline at::Tensor Blob(const std::byte* data, DType dtype,
                        at::IntArrayRef sizes, at::IntArrayRef strides,
-                       std::shared_ptr<const void> owner) {
+                       const std::shared_ptr<const void>& owner) {
   // LibTorch has no read-only memory.
   void* memory = const_cast<std::byte*>(data);
   return at::from_blob(
-      memory, sizes, strides,
-      [kept = std::move(owner)](void*) mutable { kept.reset(); },
+      memory, sizes, strides, [kept = owner](void*) mutable { kept.reset(); },
       at::TensorOptions(ScalarTypeOf(dtype)));
 }
 

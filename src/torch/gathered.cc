@@ -12,8 +12,7 @@ at::Tensor AsTensor(GatheredTensor gathered) {
   const std::byte* data = kept->data.data();
   const Shape shape = kept->shape;
   const DType dtype = kept->dtype;
-  return Blob(data, dtype, shape.dims(), shape.ContiguousStrides(),
-              std::move(kept));
+  return Blob(data, dtype, shape.dims(), shape.ContiguousStrides(), kept);
 }
 
 }  // namespace muonstore

@@ -1,7 +1,6 @@
 // Tensors over what a lease gives.
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "muonstore/error.h"
@@ -13,12 +12,12 @@ namespace muonstore {
 namespace {
 
 template <typename LeaseType>
-at::Tensor Whole(std::shared_ptr<const LeaseType> lease) {
+at::Tensor Whole(const std::shared_ptr<const LeaseType>& lease) {
   const auto pieces = lease->pieces();
   const Shape& shape = lease->shape();
   if (shape.num_elements() == 0) {
     return Blob(nullptr, lease->dtype(), shape.dims(),
-                shape.ContiguousStrides(), std::move(lease));
+                shape.ContiguousStrides(), lease);
   }
   if (pieces.size() != 1 ||
       pieces[0].fragment.num_elements() != shape.num_elements()) {
@@ -33,34 +32,34 @@ at::Tensor Whole(std::shared_ptr<const LeaseType> lease) {
                                  pieces.size() == 1 ? " piece" : " pieces")});
   }
   return Blob(pieces[0].data.data(), lease->dtype(), shape.dims(),
-              shape.ContiguousStrides(), std::move(lease));
+              shape.ContiguousStrides(), lease);
 }
 
 template <typename LeaseType>
-at::Tensor Matrices(std::shared_ptr<const LeaseType> lease, int32_t batch,
-                    int64_t first, int64_t count) {
+at::Tensor Matrices(const std::shared_ptr<const LeaseType>& lease,
+                    int32_t batch, int64_t first, int64_t count) {
   const auto view = lease->Matrices(batch, first, count);
-  return AsTensor(view, std::move(lease));
+  return AsTensor(view, lease);
 }
 
 }  // namespace
 
-at::Tensor MatrixTensor(std::shared_ptr<const ReadLease> lease, int32_t batch,
-                        int64_t first, int64_t count) {
-  return Matrices(std::move(lease), batch, first, count);
+at::Tensor MatrixTensor(const std::shared_ptr<const ReadLease>& lease,
+                        int32_t batch, int64_t first, int64_t count) {
+  return Matrices(lease, batch, first, count);
 }
 
-at::Tensor MatrixTensor(std::shared_ptr<const WriteLease> lease, int32_t batch,
-                        int64_t first, int64_t count) {
-  return Matrices(std::move(lease), batch, first, count);
+at::Tensor MatrixTensor(const std::shared_ptr<const WriteLease>& lease,
+                        int32_t batch, int64_t first, int64_t count) {
+  return Matrices(lease, batch, first, count);
 }
 
-at::Tensor WholeTensor(std::shared_ptr<const ReadLease> lease) {
-  return Whole(std::move(lease));
+at::Tensor WholeTensor(const std::shared_ptr<const ReadLease>& lease) {
+  return Whole(lease);
 }
 
-at::Tensor WholeTensor(std::shared_ptr<const WriteLease> lease) {
-  return Whole(std::move(lease));
+at::Tensor WholeTensor(const std::shared_ptr<const WriteLease>& lease) {
+  return Whole(lease);
 }
 
 }  // namespace muonstore

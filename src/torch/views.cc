@@ -1,7 +1,6 @@
 // Strided views as tensors, tensors as chunks and spans.
 #include <array>
 #include <string>
-#include <utility>
 
 #include "muonstore/error.h"
 #include "muonstore/torch.h"
@@ -34,27 +33,27 @@ void RequireDense(const at::Tensor& tensor) {
 }  // namespace
 
 at::Tensor AsTensor(const StridedView<const std::byte>& view,
-                    std::shared_ptr<const void> owner) {
+                    const std::shared_ptr<const void>& owner) {
   if (view.block_rows == view.rows || view.rows == 0) {
     const std::array sizes = {view.batch, view.rows, view.cols};
     const std::array strides = {view.batch_stride, view.row_stride, int64_t{1}};
-    return Blob(view.data, view.dtype, sizes, strides, std::move(owner));
+    return Blob(view.data, view.dtype, sizes, strides, owner);
   }
   const std::array sizes = {view.batch, view.rows / view.block_rows,
                             view.block_rows, view.cols};
   const std::array strides = {view.batch_stride, view.block_stride,
                               view.row_stride, int64_t{1}};
-  return Blob(view.data, view.dtype, sizes, strides, std::move(owner));
+  return Blob(view.data, view.dtype, sizes, strides, owner);
 }
 
 at::Tensor AsTensor(const StridedView<std::byte>& view,
-                    std::shared_ptr<const void> owner) {
+                    const std::shared_ptr<const void>& owner) {
   return AsTensor(
       StridedView<const std::byte>{view.data, view.dtype, view.batch, view.rows,
                                    view.cols, view.batch_stride,
                                    view.row_stride, view.block_rows,
                                    view.block_stride},
-      std::move(owner));
+      owner);
 }
 
 GradientChunk ChunkOf(const at::Tensor& gradient) {
