@@ -6,7 +6,8 @@ include(CMakePackageConfigHelpers)
 # the export set because static libraries need their dependencies at the link.
 set(muonstore_parts
   base log os tensor partition state torchfile safetensors deepspeed native
-  native_writer converters sinks inspect kernel tier comm store executor)
+  native_writer converters sinks inspect kernel tier comm store executor
+  checkpoint)
 list(TRANSFORM muonstore_parts PREPEND muonstore_ OUTPUT_VARIABLE part_targets)
 
 add_library(muonstore INTERFACE)
@@ -26,7 +27,7 @@ install(EXPORT muonstoreTargets NAMESPACE muonstore::
 
 # What needs LibTorch is a component of its own.
 if(MUONSTORE_WITH_TORCH)
-  install(TARGETS muonstore_torch
+  install(TARGETS muonstore_torch muonstore_c10d
     EXPORT muonstoreTorchTargets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT muonstoreTorchTargets NAMESPACE muonstore::
