@@ -38,6 +38,8 @@ class Iteration {
   void RunGram(const std::vector<QuinticStep>& steps);
 
  private:
+  void ClearPadding();
+
   Range2d Panel(int64_t index) const {
     const int64_t begin = index * plan_.panel_cols;
     return {0, plan_.n, begin, std::min(plan_.m, begin + plan_.panel_cols)};
@@ -106,7 +108,18 @@ class Iteration {
   NewtonSchulzBuffers buffers_;
 };
 
+void Iteration::ClearPadding() {
+  const Block<float> x =
+      PartOfX(buffers_.x, {plan_.num_rows, plan_.n, 0, plan_.m});
+  std::fill_n(x.data, x.rows * x.ld, 0.0F);
+  if (plan_.bf16) {
+    std::fill_n(buffers_.x_bf16 + plan_.num_rows * plan_.ld_x, x.rows * x.ld,
+                BF16{});
+  }
+}
+
 void Iteration::Load() {
+  ClearPadding();
   const Block<const float>& in = matrix_.in;
   // Rows of the input, so that they are read as they lie.
   const int64_t num_rows = std::max<int64_t>(16, 65536 / in.cols / 16 * 16);
@@ -116,8 +129,9 @@ void Iteration::Load() {
     const int64_t end = std::min(in.rows, begin + num_rows);
     const Block<const float> part = {in.data + begin * in.ld, in.ld,
                                      end - begin, in.cols};
-    const Range2d range = plan_.transposed ? Range2d{0, plan_.n, begin, end}
-                                           : Range2d{begin, end, 0, plan_.m};
+    const Range2d range = plan_.transposed
+                              ? Range2d{0, plan_.num_rows, begin, end}
+                              : Range2d{begin, end, 0, plan_.m};
     const Block<float> x = PartOfX(buffers_.x, range);
     if (plan_.transposed) {
       ScaleTransposedInto(part, matrix_.scale, x.data, x.ld);
@@ -214,7 +228,7 @@ void Iteration::ForEachPanel(
 
 void Iteration::StoreResult(const Range2d& panel,
                             const Block<float>& result) const {
-  const Block<const float> from = {result.data, result.ld, result.rows,
+  const Block<const float> from = {result.data, result.ld, plan_.num_rows,
                                    result.cols};
   const Block<float>& out = matrix_.out;
   if (plan_.transposed) {

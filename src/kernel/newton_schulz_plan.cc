@@ -21,6 +21,11 @@ int64_t LeadingDimension(int64_t cols) {
   return rounded % 512 == 0 ? rounded + 2 * kLine : rounded;
 }
 
+int64_t PaddedSide(int64_t side) {
+  const bool small = side > kLine && side < 4 * kLine;
+  return small ? CeilDiv(side, kLine) * kLine : side;
+}
+
 // The side of the blocks of a triangle. Small matrices are one block: products
 // of smaller ones would lose more speed than half the work saves.
 int64_t TriangleBlock(int64_t n) {
@@ -81,16 +86,18 @@ NewtonSchulzPlan MakePlan(const NewtonSchulzOptions& options, int64_t rows,
                           int64_t cols) {
   NewtonSchulzPlan plan;
   plan.transposed = rows > cols;
-  plan.n = std::min(rows, cols);
+  plan.num_rows = std::min(rows, cols);
+  plan.n = PaddedSide(plan.num_rows);
   plan.m = std::max(rows, cols);
   plan.bf16 = options.precision == NewtonSchulzPrecision::kBF16 &&
-              plan.n >= kMinBF16Side;
+              plan.num_rows >= kMinBF16Side;
   plan.ld_x = LeadingDimension(plan.m);
   plan.ld_n = LeadingDimension(plan.n);
   plan.panel_cols = std::min<int64_t>(plan.m, 256);
   CutTriangle(&plan);
-  plan.gram = options.form == NewtonSchulzForm::kGram && plan.m > plan.n;
-  if (options.form == NewtonSchulzForm::kAuto && !plan.bf16) {
+  plan.gram = options.form == NewtonSchulzForm::kGram && plan.m > plan.num_rows;
+  if (options.form == NewtonSchulzForm::kAuto && !plan.bf16 &&
+      plan.m > plan.num_rows) {
     const size_t num_steps = options.coefficients.steps.size();
     NewtonSchulzPlan gram = plan;
     gram.gram = true;

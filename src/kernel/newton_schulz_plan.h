@@ -33,8 +33,12 @@ inline constexpr size_t kNumWholeProducts = 2;
 
 struct NewtonSchulzPlan {
   bool transposed = false;  // The matrix has more rows than columns.
-  int64_t n = 0;            // The smaller side: rows of X.
-  int64_t m = 0;            // The larger side: columns of X.
+  int64_t num_rows = 0;     // The smaller side.
+  // Rows of X in memory: `num_rows`, for small sides rounded up with rows of
+  // zeros. At the edges of a product libraries sum in another order, and equal
+  // rows that come out unequal are what a small Gram matrix suffers from most.
+  int64_t n = 0;
+  int64_t m = 0;  // The larger side: columns of X.
   bool gram = false;
   bool bf16 = false;
   int64_t ld_x = 0;  // Of X.
