@@ -44,7 +44,7 @@ def ours(a, ranks, *flags):
     """The slowest rank counts: a step is over when all are."""
     threads = max(1, (os.cpu_count() or 1) // ranks)
     out = subprocess.run(
-        [f"{a.bin}/step_program", "--ranks", str(ranks), "--threads",
+        [f"{a.bin}/step_benchmark", "--ranks", str(ranks), "--threads",
          str(threads), *shape_flags(a), *flags],
         check=True, stdout=subprocess.PIPE, text=True).stdout
     by_rank = [json.loads(line)["steps"] for line in out.splitlines()]

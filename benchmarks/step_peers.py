@@ -5,7 +5,7 @@
     step_peers.py deepspeed    ZeRO-2 with the optimizer offloaded to the CPU
 
 Needs the Python of scripts/setup_interop. The shapes are those of
-benchmarks/step_program.cc. DeepSpeed's gradients are reduced and copied to the
+benchmarks/step_benchmark.cc. DeepSpeed's gradients are reduced and copied to the
 host in backward, which is not timed: only engine.step() is.
 """
 import argparse

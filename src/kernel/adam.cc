@@ -27,10 +27,10 @@ struct Constants {
 };
 
 struct Pointers {
-  const float* __restrict accumulated;
-  float* __restrict master;
-  float* __restrict exp_avg;
-  float* __restrict exp_avg_sq;
+  const float* accumulated;
+  float* master;
+  float* exp_avg;
+  float* exp_avg_sq;
 };
 
 template <bool kL2>
@@ -41,9 +41,10 @@ MUONSTORE_INLINE float Gradient(const Constants& c, float accumulated,
 }
 
 template <bool kL2, typename Weight>
-MUONSTORE_INLINE void TorchLoop(const Constants& c, const Pointers& p,
-                                size_t count, Weight weight) {
+MUONSTORE_INLINE void TorchLoop(Constants c, Pointers p, size_t count,
+                                Weight weight) {
   const Lerp lerp(c.rest1);
+  MUONSTORE_INDEPENDENT
   for (size_t i = 0; i < count; ++i) {
     const float gradient = Gradient<kL2>(c, p.accumulated[i], p.master[i]);
     const float decayed = p.master[i] * c.decay;
@@ -60,8 +61,9 @@ MUONSTORE_INLINE void TorchLoop(const Constants& c, const Pointers& p,
 }
 
 template <bool kL2, typename Weight>
-MUONSTORE_INLINE void DeepSpeedLoop(const Constants& c, const Pointers& p,
-                                    size_t count, Weight weight) {
+MUONSTORE_INLINE void DeepSpeedLoop(Constants c, Pointers p, size_t count,
+                                    Weight weight) {
+  MUONSTORE_INDEPENDENT
   for (size_t i = 0; i < count; ++i) {
     const float gradient = Gradient<kL2>(c, p.accumulated[i], p.master[i]);
     const float exp_avg = std::fma(gradient, c.rest1, p.exp_avg[i] * c.beta1);

@@ -12,6 +12,14 @@
 
 #define MUONSTORE_INLINE __attribute__((always_inline)) inline
 
+// In front of a loop whose arrays do not overlap, where there are too many of
+// them for the compiler to compare.
+#if defined(__clang__)
+#define MUONSTORE_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define MUONSTORE_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 // Thread and address sanitizer instrument the code that picks the version,
 // which runs before they are ready.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \

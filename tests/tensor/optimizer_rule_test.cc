@@ -19,9 +19,8 @@ TEST(OptimizerRuleTest, VectorsGoToAdam) {
 }
 
 TEST(OptimizerRuleTest, EmbeddingsAndHeadsGoToAdamInAnyCase) {
-  for (const char* name :
-       {"model.embed_tokens.weight", "wpe_Embedding.weight", "EMBED",
-        "lm_head.weight", "Model.LM_Head.weight"}) {
+  for (const char* name : {"model.embed_tokens.weight", "wpe_Embedding.weight",
+                           "EMBED", "lm_head.weight", "Model.LM_Head.weight"}) {
     EXPECT_EQ(DeepSpeedOptimizer(name, Shape({9, 6})), Optimizer::kAdam)
         << name;
   }

@@ -133,7 +133,7 @@ int RunRanks(const Flags& flags) {
         RunRank(flags, rank, rendezvous);
         ::_exit(0);
       } catch (const std::exception& error) {
-        std::fprintf(stderr, "step_program: %s\n", error.what());
+        std::fprintf(stderr, "step_benchmark: %s\n", error.what());
         ::_exit(1);
       }
     }
