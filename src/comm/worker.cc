@@ -3,15 +3,20 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <csignal>
+#include <deque>
 #include <exception>
+#include <mutex>
 #include <optional>
 #include <utility>
 
 #include "muonstore/error.h"
 
 namespace muonstore::comm {
+namespace {
 
+// One task's way from queued to done.
 class Progress {
  public:
   void Finish(std::optional<Error> error) {
@@ -42,8 +47,6 @@ class Progress {
   bool done_ = false;
   std::optional<Error> error_;
 };
-
-namespace {
 
 class TaskPending : public Pending {
  public:
@@ -78,13 +81,25 @@ std::optional<Error> RunTask(const std::function<void()>& task) {
 
 }  // namespace
 
-Worker::Worker() : owner_pid_(::getpid()) {
+struct Worker::Queue {
+  struct Task {
+    std::function<void()> run;
+    std::shared_ptr<Progress> progress;
+  };
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Task> tasks;
+  bool stopping = false;
+};
+
+Worker::Worker() : owner_pid_(::getpid()), queue_(std::make_shared<Queue>()) {
   // Signals are for the program's own threads; the new one inherits the mask.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { Loop(); });
+  thread_ = std::thread([queue = queue_] { Loop(*queue); });
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
@@ -95,10 +110,10 @@ Worker::~Worker() {
     return;
   }
   {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
+    const std::lock_guard lock(queue_->mutex);
+    queue_->stopping = true;
   }
-  changed_.notify_all();
+  queue_->changed.notify_all();
   thread_.join();
 }
 
@@ -112,24 +127,25 @@ PendingPtr Worker::Post(std::function<void()> task) {
   }
   auto progress = std::make_shared<Progress>();
   {
-    const std::lock_guard lock(mutex_);
-    tasks_.push_back({std::move(task), progress});
+    const std::lock_guard lock(queue_->mutex);
+    queue_->tasks.push_back({std::move(task), progress});
   }
-  changed_.notify_all();
+  queue_->changed.notify_all();
   return std::make_unique<TaskPending>(std::move(progress));
 }
 
-void Worker::Loop() {
+void Worker::Loop(Queue& queue) {
   while (true) {
-    Task task;
+    Queue::Task task;
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
-      if (tasks_.empty()) {
+      std::unique_lock lock(queue.mutex);
+      queue.changed.wait(
+          lock, [&] { return queue.stopping || !queue.tasks.empty(); });
+      if (queue.tasks.empty()) {
         return;
       }
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
+      task = std::move(queue.tasks.front());
+      queue.tasks.pop_front();
     }
     std::optional<Error> error = RunTask(task.run);
     // What the task owns goes before its waiter goes on.

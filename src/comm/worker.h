@@ -9,19 +9,13 @@
 #ifndef MUONSTORE_SRC_COMM_WORKER_H_
 #define MUONSTORE_SRC_COMM_WORKER_H_
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 #include "muonstore/pending.h"
 
 namespace muonstore::comm {
-
-// One task's way from queued to done.
-class Progress;
 
 class Worker {
  public:
@@ -35,18 +29,14 @@ class Worker {
   bool forked() const;
 
  private:
-  struct Task {
-    std::function<void()> run;
-    std::shared_ptr<Progress> progress;
-  };
+  struct Queue;
 
-  void Loop();
+  static void Loop(Queue& queue);
 
   int owner_pid_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Task> tasks_;
-  bool stopping_ = false;
+  // The thread has a share as well: in a forked copy, where the thread is gone,
+  // nobody destroys what it sleeps on.
+  std::shared_ptr<Queue> queue_;
   std::thread thread_;
 };
 

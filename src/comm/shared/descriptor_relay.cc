@@ -178,18 +178,20 @@ Membership DuplicateMembership(Node& node) {
                   "the descriptors of a duplicate did not come: raise the "
                   "limit of open files (ulimit -n)");
     }
-    duplicate.control = tier::SharedMemory::Adopt(
-        std::move(message.descriptors[0]), control_bytes, tier::Access::kWrite);
+    duplicate.control = std::make_shared<tier::SharedMemory>(
+        tier::SharedMemory::Adopt(std::move(message.descriptors[0]),
+                                  control_bytes, tier::Access::kWrite));
     duplicate.links.push_back(std::move(message.descriptors[1]));
     return duplicate;
   }
-  duplicate.control = tier::SharedMemory::Create(
-      "muonstore control", control_bytes, tier::Access::kWrite);
+  duplicate.control =
+      std::make_shared<tier::SharedMemory>(tier::SharedMemory::Create(
+          "muonstore control", control_bytes, tier::Access::kWrite));
   duplicate.links.resize(static_cast<size_t>(node.size()));
   constexpr std::byte kNothingToSay{1};
   for (const int32_t peer : OtherRanks(node)) {
     auto [mine, theirs] = SocketPair();
-    const std::vector<int> numbers = {duplicate.control.fd(), theirs.get()};
+    const std::vector<int> numbers = {duplicate.control->fd(), theirs.get()};
     SendTo(node, peer, {&kNothingToSay, 1}, numbers);
     duplicate.links[static_cast<size_t>(peer)] = std::move(mine);
   }

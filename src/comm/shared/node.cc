@@ -107,7 +107,7 @@ class Node::Wait {
 
 Node::Node(Membership membership)
     : membership_(std::move(membership)),
-      control_(membership_.control.memory(), membership_.size),
+      control_(membership_.control->memory(), membership_.size),
       owner_pid_(::getpid()) {}
 
 Node::~Node() {

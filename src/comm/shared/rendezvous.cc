@@ -173,11 +173,12 @@ class Host {
   Membership Welcome() {
     Membership membership{
         .rank = 0, .size = options_.size, .timeout = options_.timeout};
-    membership.control = tier::SharedMemory::Create(
-        "muonstore control", ControlBlock::SizeBytes(options_.size),
-        tier::Access::kWrite);
+    membership.control =
+        std::make_shared<tier::SharedMemory>(tier::SharedMemory::Create(
+            "muonstore control", ControlBlock::SizeBytes(options_.size),
+            tier::Access::kWrite));
     std::vector<Peer> peers;
-    std::vector<int> descriptors = {membership.control.fd()};
+    std::vector<int> descriptors = {membership.control->fd()};
     Answer answer;
     answer.welcome = 1;
     for (size_t rank = 0; rank < pids_.size(); ++rank) {
@@ -278,9 +279,10 @@ class Guest {
                   "not all descriptors of the peers came: raise the limit of "
                   "open files (ulimit -n)");
     }
-    membership.control = tier::SharedMemory::Adopt(
-        std::move(message.descriptors[0]),
-        ControlBlock::SizeBytes(options_.size), tier::Access::kWrite);
+    membership.control =
+        std::make_shared<tier::SharedMemory>(tier::SharedMemory::Adopt(
+            std::move(message.descriptors[0]),
+            ControlBlock::SizeBytes(options_.size), tier::Access::kWrite));
     std::vector<Peer> peers;
     for (size_t rank = 0; rank < num_ranks; ++rank) {
       peers.push_back(

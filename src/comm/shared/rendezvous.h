@@ -29,7 +29,8 @@ struct Membership {
   int32_t rank = 0;
   int32_t size = 1;
   std::chrono::milliseconds timeout{};
-  tier::SharedMemory control;
+  // Shared, so that threads can be ranks over one mapping.
+  std::shared_ptr<tier::SharedMemory> control;
   std::shared_ptr<const PeerWatch> peers;
   // Rank 0: one a rank, its own empty. The others: one, to rank 0.
   std::vector<os::FileDescriptor> links;

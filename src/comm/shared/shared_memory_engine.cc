@@ -8,6 +8,8 @@
 // Every wait looks at the peers: one that died, left or hangs ends the call on
 // all ranks. What this does not promise: that all ranks see the same call fail
 // when a rank dies, as some may have finished theirs.
+#include "src/comm/shared/shared_memory_engine.h"
+
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -15,13 +17,11 @@
 
 #include "muonstore/error.h"
 #include "src/base/str.h"
-#include "src/comm/engine.h"
 #include "src/comm/plan.h"
 #include "src/comm/reduce.h"
 #include "src/comm/shared/descriptor_relay.h"
 #include "src/comm/shared/node.h"
 #include "src/comm/shared/published_arenas.h"
-#include "src/comm/shared/rendezvous.h"
 #include "src/comm/shared/transfer.h"
 
 namespace muonstore {
@@ -131,12 +131,17 @@ class SharedMemoryEngine : public Engine {
 };
 
 }  // namespace
+
+std::unique_ptr<Engine> MakeSharedMemoryEngine(Membership membership) {
+  return std::make_unique<SharedMemoryEngine>(std::move(membership));
+}
+
 }  // namespace comm
 
 std::unique_ptr<Communicator> ConnectSharedMemory(
     const SharedMemoryOptions& options) {
   return comm::MakeOrderedCommunicator(
-      std::make_unique<comm::SharedMemoryEngine>(comm::Meet(options)));
+      comm::MakeSharedMemoryEngine(comm::Meet(options)));
 }
 
 }  // namespace muonstore
