@@ -3,6 +3,7 @@
 
     demo_steps.py build/release/bin tests/data/deepspeed
 """
+import csv
 import json
 import os
 import shutil
@@ -132,6 +133,29 @@ def convert(name, folder):
             f"are whole, {report['counts']['equal']} tensors equal the source")
 
 
+def losses(path, *flags):
+    """The loss of each step of a short training."""
+    command = [f"{BIN}/train_gpt", "--steps", "20", "--csv", path, *flags]
+    run = subprocess.run(command, capture_output=True, text=True)
+    require(run.returncode == 0,
+            f"{' '.join(command)} trains: {run.stderr.strip()}")
+    with open(path) as f:
+        return [float(row["loss"]) for row in csv.DictReader(f)]
+
+
+def train(folder):
+    """The live half: optimizer state of a GPT in the store."""
+    baseline = losses(f"{folder}/baseline.csv", "--baseline")
+    stored = losses(f"{folder}/stored.csv", "--ranks", "2", "--stage", "2",
+                    "--newton-schulz", "standard")
+    require(len(baseline) == len(stored) == 20, "20 steps")
+    deviation = max(abs(a - b) / b for a, b in zip(stored, baseline))
+    require(deviation <= 1e-5, f"losses within 1e-5, not {deviation:.1e}")
+    return (f"a GPT under ZeRO-2 on 2 ranks, Muon and Adam state in the store: "
+            f"loss {stored[0]:.3f} -> {stored[-1]:.3f} in 20 steps, within "
+            f"{deviation:.0e} of plain Muon and AdamW in one process")
+
+
 def steps(folder):
     yield summary, "s2-ws2-fp32-none-base"
     yield summary, "s3-ws2-fp32-cpu-base"
@@ -147,6 +171,7 @@ def steps(folder):
     yield flipped_bit, "s2-ws2-bf16-none-base", folder
     yield elastic, "s1-ws2-bf16-none-elastic"
     yield convert, "s2-ws2-bf16-none-base", folder
+    yield train, folder
 
 
 def main():
