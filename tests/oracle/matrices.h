@@ -21,7 +21,7 @@ struct Matrix {
 struct MatrixRule {
   enum class Kind {
     kWhole,              // First dimension x the rest.
-    kPackedRows,         // `sizes` rows each.
+    kPackedRows,         // `sizes` rows each; of `count` heads.
     kPerHead,            // `count` equal blocks of rows.
     kInterleavedHeads,   // `count` groups of `queries` Q, one K, one V block.
     kInterleavedPacked,  // The same rows; all Q, all K, all V.

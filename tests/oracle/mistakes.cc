@@ -17,6 +17,8 @@ const std::vector<std::pair<Mistake, std::string>>& AllMistakes() {
       {Mistake::kConvScaleOfKernel, "ConvScaleOfKernel"},
       {Mistake::kExpertsAsOne, "ExpertsAsOne"},
       {Mistake::kScaleOfWholeTensor, "ScaleOfWholeTensor"},
+      {Mistake::kLayoutIgnored, "LayoutIgnored"},
+      {Mistake::kLayoutSwapped, "LayoutSwapped"},
       {Mistake::kDecayAfter, "DecayAfter"},
       {Mistake::kDecayInGradient, "DecayInGradient"},
       {Mistake::kDecayScaled, "DecayScaled"},

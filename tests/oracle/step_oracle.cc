@@ -21,6 +21,15 @@ void Scale(std::vector<double>& values, double factor) {
   for (double& v : values) v *= factor;
 }
 
+// Packed Q, K, V taken for interleaved heads, and the other way round.
+MatrixRule Swapped(const MatrixRule& rule, int64_t rows) {
+  if (rule.kind == MatrixRule::Kind::kPackedRows) {
+    return {.kind = MatrixRule::Kind::kInterleavedPacked, .count = rule.count};
+  }
+  return {.kind = MatrixRule::Kind::kPackedRows,
+          .sizes = {rows / 3, rows / 3, rows - rows / 3 * 2}};
+}
+
 std::vector<double> Pick(const std::vector<double>& from,
                          const Matrix& matrix) {
   std::vector<double> values;
@@ -205,6 +214,12 @@ std::vector<Matrix> StepOracle::MatricesWithMistakes(
   }
   if (is_experts && Is(Mistake::kExpertsAsOne)) {
     return MatricesOf({p.shape[0] * p.shape[1], p.shape[2]}, {});
+  }
+  const bool is_split =
+      rank == 2 && p.matrices.kind != MatrixRule::Kind::kWhole;
+  if (is_split && Is(Mistake::kLayoutIgnored)) return MatricesOf(p.shape, {});
+  if (is_split && Is(Mistake::kLayoutSwapped)) {
+    return MatricesOf(p.shape, Swapped(p.matrices, p.shape[0]));
   }
   return MatricesOf(p.shape, p.matrices);
 }

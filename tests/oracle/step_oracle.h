@@ -34,6 +34,8 @@ enum class Mistake {
   kConvScaleOfKernel,
   kExpertsAsOne,
   kScaleOfWholeTensor,
+  kLayoutIgnored,
+  kLayoutSwapped,
   // Decay and learning rate.
   kDecayAfter,
   kDecayInGradient,

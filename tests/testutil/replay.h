@@ -63,6 +63,8 @@ struct StepsReplay {
   int64_t micro_batches = 1;
   double loss_scale = 1;
   int64_t overflow_step = 0;  // From 1; 0: none.
+  // The overflow is a step of its own before that one.
+  bool overflow_is_extra = false;
   std::vector<OverflowSite> overflow_sites;
   std::vector<double> lr_muon;  // By step.
   std::vector<double> lr_adam;
