@@ -7,12 +7,12 @@
 
 #include "tests/kernel/matrices.h"
 #include "tests/testutil/fixtures.h"
-#include "tests/testutil/hdf5_reader.h"
+#include "tests/testutil/hdf5_file.h"
 
 namespace muonstore {
 namespace {
 
-using testutil::Hdf5Reader;
+using testutil::Hdf5File;
 
 // Floats in [-1, 1) from a counter.
 std::vector<float> SplitMix(uint64_t seed, size_t count) {
@@ -36,13 +36,13 @@ struct Input {
   std::vector<float> values;
 };
 
-Input ReadInput(const Hdf5Reader& file, const std::string& name) {
+Input ReadInput(const Hdf5File& file, const std::string& name) {
   Input input;
   std::vector<int64_t> shape;
   if (file.Has(name + "/input")) {
-    shape = file.Shape(name + "/input");
-    const std::vector<double> values = file.Values(name + "/input");
-    input.values.assign(values.begin(), values.end());
+    const testutil::Hdf5Tensor stored = file.Read(name + "/input");
+    shape = stored.shape;
+    input.values = stored.floats();
   } else {
     shape = file.Integers(name, "input_shape");
     const auto seed =
@@ -74,31 +74,31 @@ struct Tolerance {
   std::optional<double> frobenius;
 };
 
-std::optional<Tolerance> ToleranceFor(const Hdf5Reader& file,
+std::optional<Tolerance> ToleranceFor(const Hdf5File& file,
                                       const std::string& dataset,
                                       const NewtonSchulzOptions& options) {
   if (options.precision == NewtonSchulzPrecision::kBF16) {
-    const auto absolute = file.Attribute(dataset, "tol_bf16_abs");
-    if (file.Attribute(dataset, "bf16_not_usable") || !absolute) {
+    const auto absolute = file.Number(dataset, "tol_bf16_abs");
+    if (file.Number(dataset, "bf16_not_usable") || !absolute) {
       return std::nullopt;
     }
     return Tolerance{.absolute = *absolute};
   }
   const bool gram = options.form == NewtonSchulzForm::kGram;
   const std::string kind = gram ? "tol_f32_" : "tol_f32_strict_";
-  auto absolute = file.Attribute(dataset, kind + "abs");
-  if (!absolute) absolute = file.Attribute(dataset, "tol_f32_abs");
+  auto absolute = file.Number(dataset, kind + "abs");
+  if (!absolute) absolute = file.Number(dataset, "tol_f32_abs");
   if (!absolute) return std::nullopt;
   return Tolerance{.absolute = *absolute,
-                   .frobenius = file.Attribute(dataset, kind + "fro")};
+                   .frobenius = file.Number(dataset, kind + "fro")};
 }
 
 // Values of the result at the places that the dataset has.
-std::vector<float> Select(const Hdf5Reader& file, const std::string& name,
+std::vector<float> Select(const Hdf5File& file, const std::string& name,
                           const std::vector<float>& result) {
   if (!file.Has(name + "/sample_index")) return result;
   std::vector<float> selected;
-  for (const double index : file.Values(name + "/sample_index")) {
+  for (const double index : file.Read(name + "/sample_index").values) {
     selected.push_back(result[static_cast<size_t>(index)]);
   }
   return selected;
@@ -132,7 +132,7 @@ struct Comparison {
 
 // What the file holds for a matrix and a set. Where it tells the normalizations
 // apart, each has a dataset of its own.
-std::vector<Comparison> Comparisons(const Hdf5Reader& file,
+std::vector<Comparison> Comparisons(const Hdf5File& file,
                                     const std::string& results) {
   const bool sampled = file.Has(results + "/sample");
   const std::string expected = results + (sampled ? "/sample" : "/expected");
@@ -142,7 +142,7 @@ std::vector<Comparison> Comparisons(const Hdf5Reader& file,
            NewtonSchulzNormalization::kScaleFree}};
 }
 
-int CompareMatrix(const Hdf5Reader& file, const std::string& name) {
+int CompareMatrix(const Hdf5File& file, const std::string& name) {
   int num_compared = 0;
   const Input input = ReadInput(file, name);
   for (NewtonSchulzOptions options : AllPaths()) {
@@ -154,7 +154,7 @@ int CompareMatrix(const Hdf5Reader& file, const std::string& name) {
       options.normalization = comparison.normalization;
       SCOPED_TRACE(comparison.dataset + ": " + Describe(options));
       ExpectWithin(Select(file, name, Run(input, options)),
-                   file.Values(comparison.dataset), *tolerance);
+                   file.Read(comparison.dataset).values, *tolerance);
       ++num_compared;
     }
   }
@@ -165,7 +165,7 @@ class NewtonSchulzReplay
     : public testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(NewtonSchulzReplay, EveryMatrixIsWithinTolerance) {
-  const Hdf5Reader file(GetParam());
+  const Hdf5File file(GetParam());
   const std::vector<std::string> names = file.Members("/");
   ASSERT_FALSE(names.empty());
   for (const std::string& name : names) {

@@ -22,8 +22,8 @@ Rows Range(size_t begin, size_t end) {
 }
 
 // The matrix of these rows of a tensor whose rows have `cols` elements.
-Matrix OfRows(const Rows& rows, size_t cols) {
-  Matrix matrix{.rows = rows.size(), .cols = cols};
+IndexedMatrix OfRows(const Rows& rows, size_t cols) {
+  IndexedMatrix matrix{.rows = rows.size(), .cols = cols};
   for (const size_t row : rows) {
     for (size_t j = 0; j < cols; ++j) matrix.elements.push_back(row * cols + j);
   }
@@ -75,10 +75,10 @@ std::vector<Rows> RowsOf(size_t num_rows, const MatrixRule& rule) {
 
 }  // namespace
 
-std::vector<Matrix> MatricesOf(const std::vector<int64_t>& shape,
-                               const MatrixRule& rule) {
+std::vector<IndexedMatrix> MatricesOf(const std::vector<int64_t>& shape,
+                                      const MatrixRule& rule) {
   if (Product(shape, 0) == 0) return {};
-  std::vector<Matrix> matrices;
+  std::vector<IndexedMatrix> matrices;
   if (rule.kind == MatrixRule::Kind::kExperts) {
     const auto experts = static_cast<size_t>(shape[0]);
     const auto rows = static_cast<size_t>(shape[1]);

@@ -12,7 +12,7 @@
 
 namespace muonstore::oracle {
 
-struct Matrix {
+struct IndexedMatrix {
   size_t rows = 0;
   size_t cols = 0;
   std::vector<size_t> elements;  // rows * cols positions.
@@ -34,8 +34,8 @@ struct MatrixRule {
 };
 
 // All of them; none for a tensor without elements.
-std::vector<Matrix> MatricesOf(const std::vector<int64_t>& shape,
-                               const MatrixRule& rule);
+std::vector<IndexedMatrix> MatricesOf(const std::vector<int64_t>& shape,
+                                      const MatrixRule& rule);
 
 }  // namespace muonstore::oracle
 

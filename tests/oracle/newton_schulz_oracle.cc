@@ -61,4 +61,30 @@ Matrix NewtonSchulz(const Matrix& g,
   return x;
 }
 
+Iteration Jordan5() {
+  Iteration iteration;
+  iteration.steps.assign(5, {3.4445, -4.7750, 2.0315});
+  return iteration;
+}
+
+Iteration PolarExpress5() {
+  return {
+      .steps = {{8.156554524902461, -22.48329292557795, 15.878769915207462},
+                {4.042929935166739, -2.808917465908714, 0.5000178451051316},
+                {3.8916678022926607, -2.772484153217685, 0.5060648178503393},
+                {3.285753657755655, -2.3681294933425376, 0.46449024233003106},
+                {2.3465413258596377, -1.7097828382687081, 0.42323551169305323}},
+      .norm_factor = 1.02};
+}
+
+std::vector<double> Orthogonalize(const std::vector<double>& values,
+                                  size_t rows, size_t cols,
+                                  const Iteration& iteration) {
+  return NewtonSchulz(Matrix{.rows = static_cast<int64_t>(rows),
+                             .cols = static_cast<int64_t>(cols),
+                             .values = values},
+                      iteration.steps, iteration.norm_factor, iteration.eps)
+      .values;
+}
+
 }  // namespace muonstore::oracle

@@ -34,6 +34,21 @@ Matrix NewtonSchulz(const Matrix& g,
                     const std::vector<std::array<double, 3>>& steps,
                     double norm_factor, double eps);
 
+// What an iteration computes.
+struct Iteration {
+  std::vector<std::array<double, 3>> steps;  // a, b, c.
+  double norm_factor = 1;
+  double eps = 1e-7;  // Added to the norm.
+};
+
+Iteration Jordan5();
+Iteration PolarExpress5();
+
+// NewtonSchulz of row-major values.
+std::vector<double> Orthogonalize(const std::vector<double>& values,
+                                  size_t rows, size_t cols,
+                                  const Iteration& iteration);
+
 }  // namespace muonstore::oracle
 
 #endif  // MUONSTORE_TESTS_ORACLE_NEWTON_SCHULZ_ORACLE_H_

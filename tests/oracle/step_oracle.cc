@@ -31,7 +31,7 @@ MatrixRule Swapped(const MatrixRule& rule, int64_t rows) {
 }
 
 std::vector<double> Pick(const std::vector<double>& from,
-                         const Matrix& matrix) {
+                         const IndexedMatrix& matrix) {
   std::vector<double> values;
   values.reserve(matrix.elements.size());
   for (const size_t element : matrix.elements) values.push_back(from[element]);
@@ -201,7 +201,7 @@ void StepOracle::UpdateMomentum(size_t index) {
   }
 }
 
-std::vector<Matrix> StepOracle::MatricesWithMistakes(
+std::vector<IndexedMatrix> StepOracle::MatricesWithMistakes(
     const StepParameter& p) const {
   const size_t rank = p.shape.size();
   const bool is_conv = rank > 2 && p.matrices.kind == MatrixRule::Kind::kWhole;
@@ -236,7 +236,7 @@ double StepOracle::ScaleOf(const StepParameter& p, double rows,
 }
 
 double StepOracle::ScaleOfMatrix(const StepParameter& p,
-                                 const Matrix& matrix) const {
+                                 const IndexedMatrix& matrix) const {
   auto rows = static_cast<double>(matrix.rows);
   auto cols = static_cast<double>(matrix.cols);
   const auto dim = [&](size_t axis) {
@@ -259,7 +259,7 @@ void StepOracle::Orthogonalize(size_t index) {
   if (Is(Mistake::kElementWise)) return;
   const StepParameter& p = parameters_[index];
   const Values momentum = updates_[index];
-  for (const Matrix& matrix : MatricesWithMistakes(p)) {
+  for (const IndexedMatrix& matrix : MatricesWithMistakes(p)) {
     const Values result = oracle::Orthogonalize(
         Pick(momentum, matrix), matrix.rows, matrix.cols, rules_.iteration);
     const double scale = ScaleOfMatrix(p, matrix);

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tests/oracle/matrices.h"
-#include "tests/oracle/newton_schulz.h"
+#include "tests/oracle/newton_schulz_oracle.h"
 
 namespace muonstore::oracle {
 
@@ -135,9 +135,10 @@ class StepOracle {
   // Replaces what is to be applied by its orthogonalized, scaled form.
   void UpdateMomentum(size_t index);
   void Orthogonalize(size_t index);
-  std::vector<Matrix> MatricesWithMistakes(const StepParameter& p) const;
+  std::vector<IndexedMatrix> MatricesWithMistakes(const StepParameter& p) const;
   double ScaleOf(const StepParameter& p, double rows, double cols) const;
-  double ScaleOfMatrix(const StepParameter& p, const Matrix& matrix) const;
+  double ScaleOfMatrix(const StepParameter& p,
+                       const IndexedMatrix& matrix) const;
   double DecayScale(const StepParameter& p) const;
   void ApplyMuon(size_t index, double lr);
   void ApplyAdam(size_t index, double lr);

@@ -39,6 +39,12 @@ herr_t CollectDataset(hid_t /*file*/, const char* name, const H5O_info_t* info,
   return 0;
 }
 
+herr_t CollectName(hid_t /*group*/, const char* name,
+                   const H5L_info_t* /*info*/, void* names) {
+  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+  return 0;
+}
+
 void Require(bool good, const char* message, const std::string& what) {
   if (!good) throw std::runtime_error(std::string(message) + what);
 }
@@ -158,6 +164,31 @@ std::optional<double> Hdf5File::Number(const std::string& object,
   Require(H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, &value) >= 0,
           "HDF5 cannot read ", what);
   return value;
+}
+
+std::vector<int64_t> Hdf5File::Integers(const std::string& object,
+                                        const std::string& name) const {
+  const std::string what = What(object + " attribute " + name);
+  const Handle attribute(H5Aopen_by_name(file_, object.c_str(), name.c_str(),
+                                         H5P_DEFAULT, H5P_DEFAULT),
+                         H5Aclose, what);
+  const Handle space(H5Aget_space(attribute.get()), H5Sclose, what);
+  const hssize_t count = H5Sget_simple_extent_npoints(space.get());
+  Require(count >= 0, "no simple extent: ", what);
+  std::vector<int64_t> values(static_cast<size_t>(count));
+  Require(H5Aread(attribute.get(), H5T_NATIVE_INT64, values.data()) >= 0,
+          "HDF5 cannot read ", what);
+  return values;
+}
+
+std::vector<std::string> Hdf5File::Members(const std::string& group) const {
+  const Handle handle(H5Gopen2(file_, group.c_str(), H5P_DEFAULT), H5Gclose,
+                      What(group));
+  std::vector<std::string> names;
+  Require(H5Literate(handle.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr,
+                     CollectName, &names) >= 0,
+          "HDF5 cannot list ", What(group));
+  return names;
 }
 
 std::optional<std::string> Hdf5File::Text(const std::string& object,

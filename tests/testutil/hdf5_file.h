@@ -36,6 +36,8 @@ class Hdf5File {
   Hdf5File(const Hdf5File&) = delete;
   Hdf5File& operator=(const Hdf5File&) = delete;
 
+  // Names of the members of a group ("/" is the root), sorted.
+  std::vector<std::string> Members(const std::string& group) const;
   // The paths of all datasets, and of those below a group.
   const std::vector<std::string>& datasets() const { return datasets_; }
   std::vector<std::string> DatasetsUnder(const std::string& group) const;
@@ -45,6 +47,9 @@ class Hdf5File {
   // Attributes of a dataset or group ("/" is the file's root).
   std::optional<double> Number(const std::string& object,
                                const std::string& attribute) const;
+  // All numbers of an attribute that must be there.
+  std::vector<int64_t> Integers(const std::string& object,
+                                const std::string& attribute) const;
   std::optional<std::string> Text(const std::string& object,
                                   const std::string& attribute) const;
 
