@@ -10,8 +10,10 @@
 //    what was written. If neither that nor `progress` objects, the sink
 //    commits; nothing is visible before.
 //
-// Not promised: that damage of the source is found where its format's checksums
-// span more than a block; verify says that.
+// Damage of the source is found where its format's checksums cover what was
+// read. Not promised: that of records and blocks of which large parts are never
+// read (replicas of another rank's momentum), and of formats without checksums;
+// verify says that.
 #include "muonstore/convert.h"
 
 #include <algorithm>

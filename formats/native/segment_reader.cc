@@ -46,21 +46,49 @@ void SegmentReader::ReadPlain(size_t segment, uint64_t begin,
   if (out.empty()) {
     return;
   }
+  const auto file = tag_.fs->OpenForRead(
+      tag_.rank_path(tag_.layout->segments()[segment].rank));
+  file->ReadAt(tag_.blocks->blocks(segment)[0].offset_bytes + begin, out);
+  CheckPlain(*file, segment, begin, out);
+}
+
+void SegmentReader::CheckPlain(RandomAccessFile& file, size_t segment,
+                               uint64_t begin,
+                               std::span<const std::byte> out) const {
   const auto blocks = tag_.blocks->blocks(segment);
   const uint64_t block_bytes = tag_.blocks->block_bytes();
-  tag_.fs->OpenForRead(tag_.rank_path(tag_.layout->segments()[segment].rank))
-      ->ReadAt(blocks[0].offset_bytes + begin, out);
-  for (uint64_t b = (begin + block_bytes - 1) / block_bytes; b < blocks.size();
-       ++b) {
-    const uint64_t at = b * block_bytes - begin;
-    if (at > out.size() || blocks[b].stored_bytes > out.size() - at) {
-      break;
-    }
-    const uint64_t digest = Hash64(out.subspan(at, blocks[b].stored_bytes));
-    if (digest != blocks[b].digest) {
-      throw BlockDamage(tag_, segment, b, digest);
+  const uint64_t end = begin + out.size();
+  for (uint64_t b = begin / block_bytes; b * block_bytes < end; ++b) {
+    const uint64_t at = b * block_bytes;
+    const uint64_t size = blocks[b].stored_bytes;
+    if (at >= begin && at + size <= end) {
+      const uint64_t digest = Hash64(out.subspan(at - begin, size));
+      if (digest != blocks[b].digest) {
+        throw BlockDamage(tag_, segment, b, digest);
+      }
+      checks_.SetWhole({segment, b});
+    } else if (checks_.Add({segment, b}, std::max(begin, at) - at,
+                           std::min(end, at + size) - at, size)) {
+      CheckWholePlain(file, segment, b);
     }
   }
+}
+
+void SegmentReader::CheckWholePlain(RandomAccessFile& file, size_t segment,
+                                    size_t block) const {
+  constexpr uint64_t kPieceBytes = uint64_t{256} << 10;
+  const Block& record = tag_.blocks->blocks(segment)[block];
+  std::vector<std::byte> piece;
+  Hasher64 hasher;
+  for (uint64_t at = 0; at < record.stored_bytes; at += piece.size()) {
+    piece.resize(std::min(kPieceBytes, record.stored_bytes - at));
+    file.ReadAt(record.offset_bytes + at, piece);
+    hasher.Update(piece);
+  }
+  if (hasher.Digest() != record.digest) {
+    throw BlockDamage(tag_, segment, block, hasher.Digest());
+  }
+  checks_.SetWhole({segment, block});
 }
 
 void SegmentReader::ReadCompressed(size_t segment, uint64_t begin,

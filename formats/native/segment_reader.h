@@ -1,7 +1,8 @@
-// Reads ranges of segments, plain or compressed, and checks whole blocks.
+// Reads ranges of segments, plain or compressed, and checks blocks.
 //
-// What: a block that a read covers wholly is compared with its checksum, a
-//   compressed one always. A read of a part of a plain block is not checked.
+// What: a compressed block is compared with its checksum always, a plain one
+//   when a read covers it wholly or reads of its parts have covered it, but for
+//   64 KiB (block_checks.h).
 // Ownership: keeps a reference to the TagFiles; one decompressed block, so that
 //   small reads in a row do not decompress it again.
 // Threads: Read on many threads at once.
@@ -18,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/native/block_checks.h"
 #include "formats/native/tag_files.h"
 
 namespace muonstore::native {
@@ -39,12 +41,18 @@ class SegmentReader {
 
   void ReadPlain(size_t segment, uint64_t begin,
                  std::span<std::byte> out) const;
+  // Compares the blocks of bytes [begin, begin + out.size()) where that is due.
+  void CheckPlain(RandomAccessFile& file, size_t segment, uint64_t begin,
+                  std::span<const std::byte> out) const;
+  void CheckWholePlain(RandomAccessFile& file, size_t segment,
+                       size_t block) const;
   void ReadCompressed(size_t segment, uint64_t begin,
                       std::span<std::byte> out) const;
   BlockBytes Decompressed(RandomAccessFile& file, size_t segment,
                           size_t block) const;
 
   const TagFiles& tag_;
+  mutable BlockChecks checks_;
   mutable std::mutex mutex_;  // Of what follows.
   mutable size_t cached_segment_ = 0;
   mutable size_t cached_block_ = 0;

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include "formats/torchfile/crc32.h"
 #include "formats/torchfile/element_order.h"
 #include "formats/torchfile/key_index.h"
 #include "formats/torchfile/strided_read.h"
@@ -71,14 +70,6 @@ Contents ReadContents(RandomAccessFile& file) {
   return contents;
 }
 
-// Whether elements [first, first + n) are all bytes of the storage's record.
-bool IsWholeRecord(const StorageInfo& storage, const TensorInfo& tensor,
-                   int64_t first_element, size_t num_bytes) {
-  return tensor.is_contiguous() && tensor.storage_offset == 0 &&
-         first_element == 0 && num_bytes == storage.size_bytes &&
-         storage.num_elements == storage.record_elements;
-}
-
 }  // namespace
 
 TorchFile::TorchFile(Passkey /*key*/, std::shared_ptr<FileSystem> fs,
@@ -87,7 +78,8 @@ TorchFile::TorchFile(Passkey /*key*/, std::shared_ptr<FileSystem> fs,
     : fs_(std::move(fs)),
       path_(std::move(path)),
       file_size_bytes_(file_size_bytes),
-      contents_(std::move(contents)) {}
+      contents_(std::move(contents)),
+      checks_(contents_.records) {}
 
 std::shared_ptr<const TorchFile> TorchFile::Open(std::shared_ptr<FileSystem> fs,
                                                  const std::string& path) {
@@ -135,14 +127,11 @@ void TorchFile::ReadElements(const TensorInfo& tensor, int64_t first_element,
   try {
     const std::unique_ptr<RandomAccessFile> file = fs_->OpenForRead(path_);
     ReadStrided(*file, storage.offset_bytes, tensor, first_element, out);
-    if (record.has_crc &&
-        IsWholeRecord(storage, tensor, first_element, out.size()) &&
-        Crc32(0, out) != record.crc32) {
-      throw Error(ErrorCode::kDataLoss,
-                  StrCat("record ", Printable(record.name),
-                         " is damaged: its CRC-32 differs"),
-                  {.offset_bytes = record.offset_bytes});
-    }
+    const uint64_t begin =
+        storage.offset_bytes - record.offset_bytes +
+        static_cast<uint64_t>(tensor.storage_offset + first_element) * item;
+    checks_.Add(*file, storage.record, begin,
+                tensor.is_contiguous() ? out : std::span<std::byte>());
   } catch (const Error& e) {
     throw e.WithFile(path_);
   }

@@ -5,7 +5,8 @@
 // Ownership: a TorchFile owns its value tree, not an open descriptor: it opens
 //   the file for each read through the FileSystem that it was given, so that
 //   thousands of them cost no descriptors.
-// Threads: immutable after Open; reads may run on many threads.
+// Threads: immutable after Open, but for what record_checks.h keeps; reads may
+//   run on many threads.
 // Failures: Error with the file: kDataLoss (cut, damaged, contradictory),
 //   kUnsupported (compressed record, sparse or quantized tensor, TorchScript,
 //   tar file, a callable that is refused), kNotFound, kUnavailable.
@@ -23,6 +24,7 @@
 #include <vector>
 
 #include "formats/torchfile/contents.h"
+#include "formats/torchfile/record_checks.h"
 #include "formats/torchfile/record_info.h"
 #include "formats/torchfile/value.h"
 #include "muonstore/error.h"
@@ -54,8 +56,9 @@ class TorchFile {
   // order of its shape, from element `first_element`; strides, offsets, lazy
   // conjugation and negation and byte order are resolved. Little-endian out.
   // Uses about 1 MiB beside `out`, whatever the storage's size. A range outside
-  // of the tensor is Error(kInvalidArgument). Where the range is a whole zip
-  // record, its CRC-32 is compared: Error(kDataLoss).
+  // of the tensor is Error(kInvalidArgument). A zip record's CRC-32 is compared
+  // once all of it was read, but for 64 KiB (record_checks.h):
+  // Error(kDataLoss).
   void ReadElements(const TensorInfo& tensor, int64_t first_element,
                     std::span<std::byte> out) const;
 
@@ -85,6 +88,7 @@ class TorchFile {
   std::string path_;
   uint64_t file_size_bytes_ = 0;
   Contents contents_;
+  mutable RecordChecks checks_;
 };
 
 // True if the first bytes look like a torch file (zip or pickle); reads at most

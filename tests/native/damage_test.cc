@@ -238,6 +238,15 @@ TEST_P(NativeDamage, AReadOfAWholeDamagedBlockFails) {
   }
 }
 
+TEST_P(NativeDamage, ReadingABlockInPartsFindsItsDamage) {
+  std::string& bytes = tree_->files[RankPath(0)];
+  bytes[4096 + 8] = static_cast<char>(~bytes[4096 + 8]);
+  const auto checkpoint = NativeCheckpoint::Open(tree_, path_, {});
+  std::vector<std::byte> one(
+      static_cast<size_t>(SizeBytes(checkpoint->segments()[0].dtype)));
+  EXPECT_THROW(checkpoint->ReadSegment(0, 1, one), Error);
+}
+
 INSTANTIATE_TEST_SUITE_P(PlainAndCompressed, NativeDamage,
                          testing::Values(0, 3), [](const auto& param) {
                            return param.param == 0 ? "Plain" : "Compressed";
