@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "muonstore/error.h"
 #include "src/base/str.h"
 
 namespace muonstore {
@@ -50,11 +51,19 @@ bool IsFingerprintName(const std::string& file_name) {
 FingerprintedSink::FingerprintedSink(std::unique_ptr<CheckpointSink> sink,
                                      const Checkpoint& source,
                                      os::OutputRoot& root,
-                                     const std::string& tag)
+                                     const std::string& tag, bool overwrite)
     : sink_(std::move(sink)),
       root_(root),
       name_(FingerprintName(tag)),
-      fingerprint_(source) {}
+      fingerprint_(source) {
+  const std::string path = StrCat(root.path(), "/", name_);
+  if (!overwrite && (root.fs().ReadLink(path) || root.fs().Stat(path))) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "is there already and would be replaced by the tag's "
+                "fingerprint; --overwrite allows that",
+                {.file = path});
+  }
+}
 
 std::unique_ptr<SinkFile> FingerprintedSink::CreateFile(size_t file) {
   return std::make_unique<WatchedFile>(sink_->CreateFile(file), fingerprint_);

@@ -5,7 +5,8 @@
 //   fingerprint of a tag that is being replaced goes before the new tag comes,
 //   so that none ever belongs to another tag's state.
 // Ownership: owns the other sink; source and root must outlive it.
-// Threads, failures: as CheckpointSink.
+// Threads, failures: as CheckpointSink; Error(kInvalidArgument) where the
+//   fingerprint's name is taken and not to be overwritten.
 
 #ifndef MUONSTORE_CONVERTERS_FINGERPRINTED_SINK_H_
 #define MUONSTORE_CONVERTERS_FINGERPRINTED_SINK_H_
@@ -29,7 +30,7 @@ class FingerprintedSink final : public CheckpointSink {
  public:
   FingerprintedSink(std::unique_ptr<CheckpointSink> sink,
                     const Checkpoint& source, os::OutputRoot& root,
-                    const std::string& tag);
+                    const std::string& tag, bool overwrite);
 
   std::string path() const override { return sink_->path(); }
   size_t num_files() const override { return sink_->num_files(); }

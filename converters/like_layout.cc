@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "converters/run_settings.h"
 #include "converters/stored_layout.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
@@ -49,6 +50,9 @@ class LikeChooser {
                        .offload = request_.settings.offload.value_or(
                            info.offload.empty() ? "none" : info.offload),
                        .optimizer_class = info.optimizer_class,
+                       .config_stage = info.optimizer_class == kBf16Optimizer
+                                           ? carried.stage
+                                           : std::nullopt,
                        .momentum_scale = request_.momentum_scale},
             .notes = {StrCat("cut and ordered as ", Printable(info.path))}};
   }

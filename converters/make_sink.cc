@@ -37,7 +37,7 @@ std::unique_ptr<CheckpointSink> MakeSink(const Checkpoint& source,
           deepspeed::MakeSink(
               source, layout, root,
               {.tag = request.tag, .overwrite = request.overwrite}),
-          source, root, request.tag);
+          source, root, request.tag, request.overwrite);
     case TargetFormat::kSafetensors:
       return std::make_unique<safetensors::SafetensorsSink>(
           source, root, request.tag, request.overwrite,

@@ -1,6 +1,8 @@
 #include "converters/run_settings.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <initializer_list>
 #include <limits>
 #include <string_view>
@@ -113,16 +115,20 @@ std::optional<std::string> PrecisionOf(const Json& config) {
   return "fp32";
 }
 
+void RequireZeroStage(const RunSettings& settings) {
+  if (settings.stage && (*settings.stage < 1 || *settings.stage > 3)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "only ZeRO stages 1, 2 and 3 can be written",
+                {.expected = "1, 2 or 3", .found = StrCat(*settings.stage)});
+  }
+}
+
 RunSettings Parse(const Json& config) {
   const Json zero = At(config, {"zero_optimization"});
   RunSettings settings;
   if (const auto stage = IntAt(zero, {"stage"})) {
-    if (*stage < 1 || *stage > 3) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "only ZeRO stages 1, 2 and 3 can be written",
-                  {.expected = "1, 2 or 3", .found = StrCat(*stage)});
-    }
-    settings.stage = static_cast<int32_t>(*stage);
+    settings.stage = static_cast<int32_t>(
+        std::clamp<int64_t>(*stage, -1, std::numeric_limits<int32_t>::max()));
   }
   settings.precision = PrecisionOf(config);
   settings.offload = StringAt(zero, {"offload_optimizer", "device"});
@@ -156,7 +162,9 @@ RunSettings ReadRunConfig(FileSystem& fs, const std::string& path) {
                 "is no DeepSpeed config: not a JSON object", {.file = path});
   }
   try {
-    return Parse(json);
+    RunSettings settings = Parse(json);
+    RequireZeroStage(settings);
+    return settings;
   } catch (const Error& error) {
     throw error.WithFile(path);
   }

@@ -20,6 +20,9 @@
 
 namespace muonstore {
 
+// The class that keeps bf16 runs with FP32 gradients.
+inline constexpr const char* kBf16Optimizer = "BF16_Optimizer";
+
 struct RunSettings {
   std::optional<int32_t> stage;
   std::optional<int32_t> num_ranks;
@@ -35,7 +38,8 @@ struct RunSettings {
 
 RunSettings ReadRunConfig(FileSystem& fs, const std::string& path);
 
-// Of the run that saved the checkpoint, where it carries its config.
+// Of the run that saved the checkpoint, where it carries its config; its stage
+// may be 0, at which BF16_Optimizer is possible, too.
 RunSettings CarriedSettings(const Checkpoint& checkpoint);
 
 // What `over` does not say, as in `base`.

@@ -33,7 +33,7 @@ RunSettings SettingsOf(const Checkpoint& source, const StoredLayout& stored) {
   settings.precision = info.precision.empty() ? "fp32" : info.precision;
   settings.offload = info.offload.empty() ? "none" : info.offload;
   settings.f32_gradients = settings.f32_gradients.value_or(false) ||
-                           info.optimizer_class == "BF16_Optimizer";
+                           info.optimizer_class == kBf16Optimizer;
   if (info.stage == 3) {
     settings.sub_group_size = SubGroupSizeOf(
         stored, info.num_ranks,
@@ -53,7 +53,7 @@ std::string OptimizerClass(const RunSettings& settings) {
   const bool bf16_optimizer =
       settings.stage == 1 && settings.precision == "bf16" &&
       settings.offload == "none" && settings.f32_gradients.value_or(false);
-  return bf16_optimizer ? "BF16_Optimizer" : "DeepSpeedZeroOptimizer";
+  return bf16_optimizer ? kBf16Optimizer : "DeepSpeedZeroOptimizer";
 }
 
 void RequireSamePrecision(const CheckpointInfo& source,
@@ -104,6 +104,7 @@ class Chooser {
                        .precision = *wanted_.precision,
                        .offload = *wanted_.offload,
                        .optimizer_class = OptimizerClass(wanted_),
+                       .config_stage = ConfigStage(),
                        .momentum_scale = request_.momentum_scale},
             .notes = std::move(notes_)};
   }
@@ -130,6 +131,14 @@ class Chooser {
                          "--zero-init, or write --stage 3"),
                   "stage 3", StrCat("stage ", *wanted_.stage));
     }
+  }
+
+  // A run of BF16_Optimizer goes on as one with its config.
+  std::optional<int32_t> ConfigStage() const {
+    const bool goes_on = source_.info().optimizer_class == kBf16Optimizer &&
+                         OptimizerClass(wanted_) == kBf16Optimizer &&
+                         !request_.settings.stage;
+    return goes_on ? CarriedSettings(source_).stage : std::nullopt;
   }
 
   std::pair<Specs, MuonOrder> Choose(const char* note, const Specs& specs,

@@ -57,10 +57,9 @@ NodeId PatchedConfig(const Target& target, FileDraft& file) {
   const auto config = Lookup(file.carried(), {"ds_config"});
   const auto zero = Lookup(config, {"zero_optimization"});
   std::vector<Replacement> patches;
-  // Whatever stage its config names, BF16_Optimizer writes as stage 1.
-  if (target.writer() != Writer::kBf16 || !LookupInt(zero, {"stage"})) {
-    patches.emplace_back("stage", file.draft().Int(target.stage()));
-  }
+  patches.emplace_back(
+      "stage",
+      file.draft().Int(target.layout().config_stage.value_or(target.stage())));
   PatchOffload(target, config, file, patches);
   PatchRule(target, zero, file, patches);
   std::vector<Replacement> sections = {

@@ -1,8 +1,13 @@
 #include "formats/deepspeed/sink_losses.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
+#include <string_view>
 #include <unordered_set>
 
+#include "formats/deepspeed/values.h"
 #include "src/base/str.h"
 
 namespace muonstore::deepspeed {
@@ -35,6 +40,58 @@ void AddClientStateNote(const Target& target, std::vector<std::string>& notes) {
 
 }  // namespace
 
+// Keys of optimizer_state_dict that some class of DeepSpeed writes.
+constexpr std::string_view kKnownKeys[] = {"base_optimizer_state",
+                                           "clip_grad",
+                                           "ds_version",
+                                           "dynamic_loss_scale",
+                                           "fp32_flat_groups",
+                                           "group_paddings",
+                                           "loss_scaler",
+                                           "optimizer_state_dict",
+                                           "overflow",
+                                           "param_alignment_paddings",
+                                           "param_slice_mappings",
+                                           "partition_count",
+                                           "single_partition_of_fp32_groups",
+                                           "universal_checkpoint_info",
+                                           "zero_stage"};
+
+bool IsKnown(std::string_view key) {
+  return std::find(std::begin(kKnownKeys), std::end(kKnownKeys), key) !=
+         std::end(kKnownKeys);
+}
+
+// What stands beside the state in optim_states and is not understood: the
+// target's structure has no place for it.
+void AddUnknownKeys(const Target& target, std::vector<SinkLoss>& losses) {
+  const torchfile::CarriedState* carried = target.source().carried_state();
+  std::set<std::string> keys;
+  for (int32_t rank = 0; carried != nullptr && rank < carried->num_ranks();
+       ++rank) {
+    const torchfile::CarriedRank files = carried->rank(rank);
+    const auto dict = files.optim_states ? Lookup(files.optim_states->value(),
+                                                  {"optimizer_state_dict"})
+                                         : std::nullopt;
+    for (size_t i = 0;
+         dict && dict->is(torchfile::ValueType::kDict) && i < dict->size();
+         ++i) {
+      const torchfile::Value key = dict->entry(i).first;
+      if (!key.is(torchfile::ValueType::kString) || !IsKnown(key.AsString())) {
+        keys.insert(key.Describe(60));
+      }
+    }
+  }
+  const std::vector<std::string> names(keys.begin(), keys.end());
+  if (!names.empty()) {
+    losses.push_back(
+        {.kind = "carried",
+         .message = StrCat("values in optimizer_state_dict that are not "
+                           "DeepSpeed's: ",
+                           JoinNames(names, 8))});
+  }
+}
+
 // State goes where its parameter goes; a model tensor must be in the module.
 std::vector<SinkLoss> FindLosses(const Target& target) {
   std::unordered_set<std::string> trained;
@@ -65,6 +122,7 @@ std::vector<SinkLoss> FindLosses(const Target& target) {
         Printable(tensors[loss.tensors.front()].key.ToString()));
     list.push_back(std::move(loss));
   }
+  AddUnknownKeys(target, list);
   return list;
 }
 

@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +44,9 @@ struct TargetLayout {
   std::string offload;    // "none", "cpu".
   // Class that will load it: "DeepSpeedZeroOptimizer", "BF16_Optimizer", ...
   std::string optimizer_class;
+  // The stage in the run's config, where it is another one than the rule's:
+  // BF16_Optimizer writes as stage 1 whatever that says.
+  std::optional<int32_t> config_stage = std::nullopt;
   // Momentum in the unit of this loss scale, where the source's unit does not
   // say (fp16 without offload); 0: not given.
   double momentum_scale = 0;

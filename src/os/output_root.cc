@@ -106,6 +106,12 @@ void OutputRoot::CreateRoot() {
   std::string missing = root_;
   std::vector<std::string> created;
   for (; !fs_->Stat(missing); missing = ParentOf(missing)) {
+    if (const auto target = fs_->ReadLink(missing)) {
+      throw Error(ErrorCode::kUnavailable,
+                  "is a link to what does not exist; make the folder that it "
+                  "names, or remove the link",
+                  {.file = missing, .found = Printable(*target)});
+    }
     created.insert(created.begin(), missing);
   }
   fs_->CreateDirectories(root_);

@@ -65,7 +65,7 @@ TEST_F(FingerprintedSinkTest, PassesEveryByteOnAndLeavesAFingerprint) {
       {{.num_elements = 6, .pieces = {{0, 0, 1, 5}}}},
       {{.num_elements = 5, .pieces = {{0, 5, 0, 5}}}}});
   const MemorySink& seen = *memory;
-  FingerprintedSink sink(std::move(memory), source_, root_, "step5");
+  FingerprintedSink sink(std::move(memory), source_, root_, "step5", true);
   Convert(source_, sink, PlanConversion(source_, sink), {});
   EXPECT_TRUE(seen.committed());
   EXPECT_EQ(seen.Floats(0, 0), (std::vector<float>{0, 1, 2, 3, 4, 5}));
@@ -80,7 +80,7 @@ TEST_F(FingerprintedSinkTest, PassesEveryByteOnAndLeavesAFingerprint) {
 TEST_F(FingerprintedSinkTest, ATagThatDidNotComeHasNoFingerprint) {
   WriteBytes(scratch_ / "step5.fingerprint.json", "of another state");
   FingerprintedSink sink(std::make_unique<FailingSink>(), source_, root_,
-                         "step5");
+                         "step5", true);
   EXPECT_THROW(sink.Commit(), Error);
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "step5.fingerprint.json"));
 }

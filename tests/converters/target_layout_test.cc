@@ -50,6 +50,21 @@ std::vector<std::string> AllNames(const TargetLayout& layout) {
 
 LayoutRequest Stage(int32_t stage) { return {.settings = {.stage = stage}}; }
 
+// BF16_Optimizer writes as stage 1, whatever stage its run's config names.
+TEST(TargetLayoutTest, LikeBf16OptimizerTakesTheStageOfItsConfig) {
+  const auto source = OpenCase("s2-ws2-bf16-none-base");
+  const auto like = OpenCase("s1-ws2-bf16-none-gacc32");
+  const auto config_stage = CarriedSettings(*like).stage;
+  ASSERT_TRUE(config_stage.has_value());
+  for (const TargetLayout& layout :
+       {ChooseLayout(*source, {.like = like.get()}).layout,
+        ChooseLayout(*like, {}).layout}) {
+    EXPECT_EQ(layout.optimizer_class, "BF16_Optimizer");
+    EXPECT_EQ(layout.config_stage, config_stage);
+  }
+  EXPECT_FALSE(ChooseLayout(*source, Stage(1)).layout.config_stage.has_value());
+}
+
 TEST(TargetLayoutTest, WhatIsNotAskedForIsKept) {
   for (const std::string name :
        {"s1-ws2-bf16-none-base", "s2-ws2-bf16-cpu-oddmid+palign",

@@ -148,8 +148,47 @@ TEST_F(ConvertCliTest, MistakesAreExitCode2) {
       {source_, Out(), "--to", "safetensors", "--dtype", "i8"},
       {source_, Out(), "--to", "safetensors", "--state", "velocity"},
       {source_, Out(), "--to", "safetensors", "--set-latest"},
+      {source_, Out(), "--to", "safetensors", "--max-shard-size", "0"},
+      {source_, Out(), "--to", "native", "--momentum-scale", "1024"},
+      {source_, Out(), "--offload", "cpu", "--momentum-scale", "1024"},
+      {source_, Out(), "--offload", "cpu", "--momentum-scale", "auto"},
+      {source_, Out(), "--to", "native", "--allow-loss", "bogus"},
+      {source_, Out(), "--to", "native", "--allow-loss", "missing,checksum"},
   };
   for (const auto& line : lines) ExpectRefused(line, 2, "error:");
+}
+
+TEST_F(ConvertCliTest, TheKindsOfLossAreListed) {
+  ExpectRefused({source_, Out(), "--to", "native", "--allow-loss", "bogus"}, 2,
+                "the kinds are missing, overflow, momentum");
+  EXPECT_THAT(RunConvert({"--help"}).out,
+              AllOf(HasSubstr("Kinds of loss:"), HasSubstr("momentum_missing"),
+                    HasSubstr("overflow")));
+}
+
+TEST_F(ConvertCliTest, AScaleThatChangesNothingIsSaid) {
+  const auto json =
+      ConvertJson({CheckpointRoot("s2-ws2-fp16-none-scaledoubled"), Out(),
+                   "--world-size", "3", "--momentum-scale", "1024"});
+  EXPECT_THAT(json["notes"].dump(), HasSubstr("changes nothing"));
+}
+
+TEST_F(ConvertCliTest, ALinkToNothingIsNoRoot) {
+  stdfs::create_symlink("nowhere", scratch_ / "link");
+  for (const std::string below : {"link", "link/sub"}) {
+    const ProcessResult result =
+        RunConvert({source_, Out(below), "--to", "native"});
+    EXPECT_EQ(result.exit_code, 3);
+    EXPECT_THAT(result.err, HasSubstr("is a link to what does not exist"));
+  }
+  EXPECT_FALSE(stdfs::exists(scratch_ / "nowhere"));
+}
+
+TEST_F(ConvertCliTest, AnEmptyLatestCountsAsAbsent) {
+  stdfs::create_directories(Out());
+  WriteBytes(scratch_ / "out/latest", "");
+  ASSERT_EQ(RunConvert({source_, Out(), "--to", "native"}).exit_code, 0);
+  EXPECT_EQ(ReadBytes(scratch_ / "out/latest"), "step5");
 }
 
 TEST_F(ConvertCliTest, StageThreeNeedsAnAnswer) {
@@ -287,6 +326,49 @@ TEST_F(ConvertCliTest, FilesBesideAreListedOrCarried) {
   EXPECT_EQ(ReadBytes(scratch_ / "out/zero_to_fp32.py"), "print()");
 }
 
+// Whatever a run left beside its tags and in them.
+TEST_F(ConvertCliTest, FoldersLinksAndHiddenFilesAreCarriedToo) {
+  const auto root = scratch_.Copy(source_, "root");
+  stdfs::create_directories(root / "logs/deep");
+  WriteBytes(root / "logs/deep/a.txt", "a");
+  WriteBytes(root / ".hidden", "h");
+  WriteBytes(root / "run.sh", "#!/bin/sh");
+  stdfs::permissions(root / "run.sh", stdfs::perms::owner_exec,
+                     stdfs::perm_options::add);
+  stdfs::create_symlink("logs/deep", root / "link");
+  stdfs::create_symlink("nowhere", root / "dangling");
+  WriteBytes(root / "step5/notes.txt", "mine");
+  scratch_.Copy(root / "step5", "root/other_tag");
+  const auto listed = ConvertJson({root.string(), Out("a"), "--dry-run"});
+  EXPECT_EQ(listed["beside"],
+            nlohmann::json({".hidden", "dangling", "link", "logs/", "run.sh",
+                            "step5/notes.txt"}));
+  for (const std::string format : {"native", "deepspeed", "safetensors"}) {
+    SCOPED_TRACE(format);
+    const stdfs::path out = scratch_ / format;
+    ConvertJson({root.string(), out.string(), "--to", format, "--out-tag", "t",
+                 "--carry-files"});
+    EXPECT_EQ(ReadBytes(out / "logs/deep/a.txt"), "a");
+    EXPECT_EQ(ReadBytes(out / ".hidden"), "h");
+    EXPECT_EQ(stdfs::read_symlink(out / "link"), "logs/deep");
+    EXPECT_EQ(stdfs::read_symlink(out / "dangling"), "nowhere");
+    EXPECT_EQ(ReadBytes(out / "t/notes.txt"), "mine");
+    EXPECT_NE(
+        stdfs::status(out / "run.sh").permissions() & stdfs::perms::owner_exec,
+        stdfs::perms::none);
+    EXPECT_FALSE(stdfs::exists(out / "other_tag"));
+    EXPECT_FALSE(stdfs::exists(out / ".carried.muonstore-partial"));
+  }
+}
+
+TEST_F(ConvertCliTest, AFileInThePlaceOfTheFingerprintStays) {
+  stdfs::create_directories(Out());
+  WriteBytes(scratch_ / "out/step5.fingerprint.json", "mine");
+  ExpectRefused({source_, Out()}, 2, "--overwrite allows that");
+  EXPECT_EQ(ReadBytes(scratch_ / "out/step5.fingerprint.json"), "mine");
+  EXPECT_EQ(RunConvert({source_, Out(), "--overwrite"}).exit_code, 0);
+}
+
 TEST_F(ConvertCliTest, LikeAndConfigSettleTheOrder) {
   const std::string zinit = CheckpointRoot("s3-ws2-bf16-none-zinit");
   const auto like =
@@ -314,6 +396,31 @@ TEST_F(ConvertCliTest, VerifyRefusesADamagedSource) {
   WriteBytes(file, bytes);
   ExpectRefused({root.string(), Out(), "--to", "native", "--verify"}, 4,
                 "the source is damaged");
+}
+
+// A conversion reads most records and blocks in parts.
+TEST_F(ConvertCliTest, WithoutVerifyADamagedPayloadIsFoundToo) {
+  const auto root = scratch_.Copy(source_, "root");
+  ASSERT_EQ(RunConvert({source_, Out("n"), "--to", "native"}).exit_code, 0);
+  for (const stdfs::path& folder : {root / "step5", scratch_ / "n/step5"}) {
+    for (const auto& entry : stdfs::directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      if (name.find("zero_pp_rank") == name.npos &&
+          !name.starts_with("rank-")) {
+        continue;
+      }
+      SCOPED_TRACE(name);
+      const std::string whole = ReadBytes(entry.path());
+      std::string bytes = whole;
+      // A native file's payload begins at its second page.
+      bytes[name.starts_with("rank-") ? 4100 : bytes.size() / 2] ^= 1;
+      WriteBytes(entry.path(), bytes);
+      ExpectRefused({folder.string(), Out(), "--to", "deepspeed", "--stage",
+                     "3", "--zero-init", "no", "--world-size", "3"},
+                    4, "damaged");
+      WriteBytes(entry.path(), whole);
+    }
+  }
 }
 
 TEST_F(ConvertCliTest, ASourceThatIsNotThere) {

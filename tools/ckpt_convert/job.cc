@@ -108,7 +108,7 @@ class Job {
     out_.format = FormatFor(options_, out_.source);
     options_.CheckFor(out_.format);
     out_.places = FindPlaces(out_.source, options_.target, options_.out_tag);
-    out_.beside = FilesBeside(*fs_, out_.places);
+    out_.extras = FindExtras(*fs_, out_.places);
   }
 
   TargetLayout Layout() {
@@ -132,6 +132,7 @@ class Job {
     LayoutChoice choice = ChooseLayout(*source_, request);
     notes_.insert(notes_.end(), choice.notes.begin(), choice.notes.end());
     RefuseNvme(choice.layout);
+    NoteIdleScale(choice.layout);
     out_.layout = choice.layout;
     return std::move(choice.layout);
   }
@@ -143,6 +144,17 @@ class Job {
                   {.file = options_.ds_config,
                    .expected = StrCat(*options_.stage),
                    .found = StrCat(*config.stage)});
+    }
+  }
+
+  // Without offload fp16 momentum is in units of the loss scale.
+  void NoteIdleScale(const TargetLayout& layout) {
+    if (layout.momentum_scale == 0) return;
+    const bool from_scaled =
+        out_.source.momentum->unit == MomentumUnit::kLossScaled;
+    if (from_scaled == (layout.offload == "none")) {
+      notes_.emplace_back(
+          "--momentum-scale changes nothing: the momentum keeps its unit");
     }
   }
 
@@ -160,6 +172,12 @@ class Job {
 
   double MomentumScale() {
     if (options_.momentum_scale.empty()) return 0;
+    if (out_.source.precision != "fp16" || !out_.source.momentum) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "--momentum-scale is for fp16 momentum, which the source has "
+                  "not; leave it out",
+                  {.file = out_.source.path, .found = out_.source.precision});
+    }
     if (options_.momentum_scale != "auto") {
       return ToScale(options_.momentum_scale);
     }
@@ -167,7 +185,12 @@ class Job {
         out_.source.momentum &&
         out_.source.momentum->unit == MomentumUnit::kLossScaled &&
         !out_.source.momentum->unit_scale;
-    if (!is_open) return 0;
+    if (!is_open) {
+      notes_.emplace_back(
+          "--momentum-scale auto is not needed: the source proves the unit of "
+          "its momentum");
+      return 0;
+    }
     const auto scale = ReplayMomentumScale(out_.source);
     if (!scale) {
       throw Error(ErrorCode::kUnsupported,
@@ -241,16 +264,19 @@ class Job {
     const bool sets_latest = out_.format != TargetFormat::kSafetensors &&
                              (options_.set_latest || !HasLatest());
     std::unique_ptr<os::StagedFile> latest;
+    std::optional<StagedCarry> carry;
     ProgressLine line(StderrIsTerminal(), "writing");
     ConvertOptions work = Work(line);
     work.before_commit = [&] {
       if (options_.verify) Compare(sink);
+      if (options_.carry_files) {
+        carry.emplace(root, out_.extras,
+                      [this] { interrupts_.ThrowIfInterrupted(); });
+      }
       if (sets_latest) latest = os::StageLatest(root, out_.places.tag);
     };
     AddLosses(Convert(*source_, sink, out_.plan, work));
-    if (options_.carry_files) {
-      out_.carried = CarryFiles(root, out_.places, out_.beside);
-    }
+    if (carry) out_.carried = carry->Commit();
     if (sets_latest) latest->Commit();
     out_.latest_written = sets_latest;
   }
@@ -262,9 +288,13 @@ class Job {
     out_.verified = true;
   }
 
+  // An empty file, as a program that died may leave, names no tag.
   bool HasLatest() const {
     const std::string latest = out_.places.target_root + "/latest";
-    return fs_->ReadLink(latest) || fs_->Stat(latest);
+    const auto status = fs_->Stat(latest);
+    const bool is_empty =
+        status && status->type == FileType::kRegular && status->size_bytes == 0;
+    return !is_empty && (fs_->ReadLink(latest) || status);
   }
 
   const Options& options_;

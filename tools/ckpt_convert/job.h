@@ -19,6 +19,7 @@
 #include "muonstore/checkpoint_sink.h"
 #include "muonstore/convert.h"
 #include "muonstore/file_system.h"
+#include "tools/ckpt_convert/carry.h"
 #include "tools/ckpt_convert/options.h"
 #include "tools/ckpt_convert/places.h"
 #include "tools/common/interrupts.h"
@@ -34,7 +35,7 @@ struct Outcome {
   ConversionPlan plan;               // Notes include those of the layout.
   std::vector<SinkLoss> refused;     // Of a dry run: the real one would stop.
   uint64_t needed_bytes = 0;         // Of free space.
-  std::vector<std::string> beside;   // Files beside the source's tag.
+  std::vector<Extra> extras;         // Of the source; see carry.h.
   std::vector<std::string> carried;  // Of these, copied.
   bool latest_written = false;
   bool verified = false;

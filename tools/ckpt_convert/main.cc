@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tools/ckpt_convert/job.h"
+#include "tools/ckpt_convert/loss_kinds.h"
 #include "tools/ckpt_convert/options.h"
 #include "tools/ckpt_convert/report.h"
 #include "tools/common/json.h"
@@ -46,7 +47,7 @@ ExitCode Convert(Program& program, const Options& options) {
 
 int Run(const std::vector<std::string>& arguments) {
   CLI::App app{kDescription};
-  Program program(app, "ckpt-convert", kFooter);
+  Program program(app, "ckpt-convert", kFooter + LossKindHelp());
   program.set_command("convert");
   Options options;
   AddOptions(app, options);

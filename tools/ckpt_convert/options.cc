@@ -6,6 +6,7 @@
 
 #include "muonstore/error.h"
 #include "src/base/str.h"
+#include "tools/ckpt_convert/loss_kinds.h"
 #include "tools/common/units.h"
 
 namespace muonstore::tools {
@@ -64,7 +65,8 @@ void AddPlaces(CLI::App& app, Options& options) {
                "Let DST/latest name the new tag (default: only where there is "
                "no DST/latest)");
   app.add_flag("--carry-files", options.carry_files,
-               "Copy the files beside the source's tag into DST");
+               "Copy what lies beside the source's tag into DST, and unknown "
+               "files of the tag into the new one");
 }
 
 void AddLayout(CLI::App& app, Options& options) {
@@ -101,12 +103,14 @@ void AddLayout(CLI::App& app, Options& options) {
       ->group(group);
   app.add_option("--like", options.like,
                  "Cut and order exactly as this checkpoint, which the target "
-                 "run saved")
+                 "run saved; other options may not contradict it, but for "
+                 "--offload")
       ->type_name("CKPT")
       ->group(group);
   app.add_option("--ds-config", options.ds_config,
                  "Take stage, offload, precision, sub-group size, round robin "
-                 "and alignment from the target run's DeepSpeed config")
+                 "and alignment from the target run's DeepSpeed config; "
+                 "--offload goes before it, --stage may not contradict it")
       ->type_name("FILE")
       ->group(group);
   app.add_option("--momentum-scale", options.momentum_scale,
@@ -142,6 +146,7 @@ void AddFormats(CLI::App& app, Options& options) {
       app, "--max-shard-size",
       [&options](const std::string& name, const std::string& text) {
         options.max_shard_bytes = ToBytes(name, text);
+        if (options.max_shard_bytes == 0) Refuse(name, "must be larger than 0");
       },
       "Largest file (default: 5GB)", "SIZE")
       ->group(group);
@@ -157,9 +162,14 @@ void AddWork(CLI::App& app, Options& options) {
   app.add_option("--jobs", options.jobs, "Threads (default: one a processor)")
       ->check(CLI::Range(1, 1024));
   app.add_option("--allow-loss", options.allowed_losses,
-                 "Kinds of state that may be lost; a refused loss names its "
-                 "kind")
+                 "Kinds of loss that are accepted (listed below); a refused "
+                 "loss names its kind")
       ->delimiter(',')
+      ->check([](const std::string& kind) {
+        return IsLossKind(kind) ? std::string()
+                                : StrCat("there is no kind of loss ", kind,
+                                         "; the kinds are ", LossKindNames());
+      })
       ->type_name("KIND,...");
   app.add_flag("--dry-run", options.dry_run,
                "Print what would be written, lost and needed; write nothing");
@@ -185,6 +195,9 @@ void Options::CheckFor(TargetFormat format) const {
                        TargetFormatName(format)));
   };
   refuse(zstd_level && format != TargetFormat::kNative, "--zstd", "native");
+  // Native files keep the source's unit.
+  refuse(!momentum_scale.empty() && format == TargetFormat::kNative,
+         "--momentum-scale", "deepspeed");
   if (format != TargetFormat::kSafetensors) {
     refuse(state.has_value(), "--state", "safetensors");
     refuse(dtype.has_value(), "--dtype", "safetensors");

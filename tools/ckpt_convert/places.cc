@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 #include <system_error>
 
-#include "converters/fingerprinted_sink.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
 
@@ -55,21 +53,6 @@ void RefuseOverlap(const Places& places) {
   }
 }
 
-constexpr size_t kCopyBytes = 1 << 20;
-
-void CopyFile(os::OutputRoot& root, const std::string& from,
-              const std::string& to) {
-  const auto source = root.fs().OpenForRead(from);
-  AtomicFile target(root.shared_fs(), to);
-  std::vector<std::byte> block;
-  for (uint64_t at = 0; at < source->size_bytes(); at += block.size()) {
-    block.resize(std::min<uint64_t>(kCopyBytes, source->size_bytes() - at));
-    source->ReadAt(at, block);
-    target.file().WriteAt(at, block);
-  }
-  target.Commit();
-}
-
 }  // namespace
 
 Places FindPlaces(const CheckpointInfo& source, const std::string& target,
@@ -91,32 +74,6 @@ Places FindPlaces(const CheckpointInfo& source, const std::string& target,
   }
   RefuseOverlap(places);
   return places;
-}
-
-std::vector<std::string> FilesBeside(FileSystem& fs, const Places& places) {
-  std::vector<std::string> names;
-  if (places.source_root.empty() || places.same_root) return names;
-  for (const std::string& name : fs.List(places.source_root)) {
-    const auto status = fs.Stat(StrCat(places.source_root, "/", name));
-    const bool is_ours =
-        name.front() == '.' || name == "latest" || IsFingerprintName(name);
-    if (status && status->type == FileType::kRegular && !is_ours) {
-      names.push_back(name);
-    }
-  }
-  return names;
-}
-
-std::vector<std::string> CarryFiles(os::OutputRoot& root, const Places& places,
-                                    const std::vector<std::string>& names) {
-  std::vector<std::string> copied;
-  for (const std::string& name : names) {
-    const std::string to = StrCat(root.path(), "/", name);
-    if (root.fs().Stat(to)) continue;
-    CopyFile(root, StrCat(places.source_root, "/", name), to);
-    copied.push_back(name);
-  }
-  return copied;
 }
 
 }  // namespace muonstore::tools

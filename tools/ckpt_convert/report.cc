@@ -64,15 +64,24 @@ std::string LossLines(const Options& options, const Outcome& outcome) {
   return text;
 }
 
+std::vector<std::string> ExtraNames(const Outcome& outcome) {
+  std::vector<std::string> names;
+  for (const Extra& extra : outcome.extras) {
+    names.push_back(Printable(extra.name));
+  }
+  return names;
+}
+
 std::string BesideLines(const Options& options, const Outcome& outcome) {
   if (!outcome.carried.empty()) {
     return Line("copied", JoinNames(outcome.carried, 8));
   }
-  if (outcome.beside.empty()) return {};
-  return Line("beside", StrCat(JoinNames(outcome.beside, 8),
-                               options.carry_files ? ": there already"
-                                                   : ": not copied (see "
-                                                     "--carry-files)"));
+  const std::vector<std::string> names = ExtraNames(outcome);
+  if (names.empty()) return {};
+  return Line("beside", StrCat(JoinNames(names, 8), options.carry_files
+                                                        ? ": there already"
+                                                        : ": not copied (see "
+                                                          "--carry-files)"));
 }
 
 std::string LastLine(const Options& options, const Outcome& outcome) {
@@ -131,7 +140,7 @@ Json ReportJson(const Options& options, const Outcome& outcome) {
                               {"message", loss.message},
                               {"chosen", loss.is_chosen}});
   }
-  json["beside"] = outcome.beside;
+  json["beside"] = ExtraNames(outcome);
   json["carried"] = outcome.carried;
   json["latest_written"] = outcome.latest_written;
   json["verified"] = outcome.verified;
