@@ -20,6 +20,12 @@ class Case:
     options: list = field(default_factory=list)  # Further ones of ckpt-convert.
     samples: int = 8  # Of the global batch of 8.
     through_native: bool = False
+    # Over a native tag that carries nothing beside its tensors.
+    bare: bool = False
+    # What the conversion multiplies the momentum by: another unit.
+    momentum_factor: float = 1
+    # The source has none; DeepSpeed starts with zeros.
+    without_momentum: bool = False
     # The conversion is wrong on purpose: DeepSpeed must end elsewhere, and the
     # fingerprint must say so.
     wrong: bool = False
@@ -27,6 +33,7 @@ class Case:
     @property
     def title(self):
         how = " through native" if self.through_native else ""
+        how += " without carried state" if self.bare else ""
         how += " (wrong on purpose)" if self.wrong else ""
         return f"{self.source} -> {self.target}{how}"
 
@@ -72,6 +79,21 @@ FAMILIES = {
         # BF16_Optimizer stays one: it clips otherwise than the other classes, so
         # that training on under them is another run.
         Case(bf16(1, 2, variant="gacc32"), bf16(1, 4, variant="gacc32")),
+    ],
+    "fp16": [
+        Case("s2-ws2-fp16-none-scaledoubled", "s2-ws4-fp16-none-base"),
+        Case("s2-ws2-fp16-none-scaledoubled", "s2-ws2-fp16-cpu-base",
+             ["--momentum-scale", "auto"], momentum_factor=1 / 256),
+        Case("s2-ws2-fp16-cpu-scalemid", "s3-ws2-fp16-cpu-base", SORTED),
+    ],
+    # What a source does not tell has DeepSpeed's defaults.
+    "bare": [
+        Case(bf16(2, 2), bf16(2, 4), bare=True),
+        Case(bf16(2, 2), bf16(3, 2), SORTED, bare=True),
+        Case(bf16(3, 2), bf16(1, 2, "cpu"), bare=True),
+        Case("s2-ws2-bf16-cpu-v0196", bf16(2, 2), without_momentum=True),
+        Case("s2-ws2-bf16-cpu-v0189", bf16(3, 2), SORTED,
+             without_momentum=True),
     ],
     "order": [
         Case(bf16(2, 2), bf16(3, 2, variant="zinit"), MODULE),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Converts checkpoints and lets real DeepSpeed judge; see README.md.
 
-    interop_test.py CKPT_CONVERT FAMILY [SUBSTRING]
+    interop_test.py CKPT_CONVERT WITHOUT_CARRIED FAMILY [SUBSTRING]
 
 Exit code 77 (skipped) where DeepSpeed is not installed.
 """
@@ -25,11 +25,15 @@ import judge
 from cases import FAMILIES, parse_run
 
 
-def convert(tool, case, cell, folder):
+def convert(tools, case, cell, folder):
     """The root that DeepSpeed is to load."""
+    tool, without_carried = tools
     source = str(DATA / case.source / "ckpt")
+    native = os.path.join(folder, "native")
+    if case.bare:
+        call(without_carried, source, "step5", native)
+        source = native
     if case.through_native:
-        native = os.path.join(folder, "native")
         call(tool, source, native, "--tag", "step5", "--to", "native")
         source = native
     root = os.path.join(folder, "root")
@@ -49,13 +53,17 @@ def call(*command):
 def golden_state(case):
     """Values at the checkpoint, without those of a later tag."""
     values = golden.load(str(DATA / case.source))
-    return {key: value for key, value in values.items()
-            if not key.startswith(("final_", "buffer_after8"))}
+    left_out = ("final_", "buffer_after8")
+    if case.without_momentum:
+        left_out += ("momentum_buffer/",)
+    return {key: value * case.momentum_factor
+            if key.startswith("momentum_buffer/") else value
+            for key, value in values.items() if not key.startswith(left_out)}
 
 
 class Judge:
-    def __init__(self, tool, scratch):
-        self.tool = tool
+    def __init__(self, tools, scratch):
+        self.tools = tools
         self.scratch = scratch
         self.references = {}
 
@@ -72,7 +80,7 @@ class Judge:
             folder = self.folder("reference")
             if case.samples % cell["ws"]:
                 cell["ws"] = 1
-                root = convert(self.tool, case, cell, folder)
+                root = convert(self.tools, case, cell, folder)
             self.references[key] = deepspeed_run.run(
                 cell, root, os.path.join(folder, "run"), case.samples)
         return self.references[key]
@@ -80,14 +88,20 @@ class Judge:
     def problems(self, case):
         cell = parse_run(case.target)
         folder = self.folder("case")
-        root = convert(self.tool, case, cell, folder)
+        root = convert(self.tools, case, cell, folder)
         fingerprint = os.path.join(root, "step5.fingerprint.json")
         seen = deepspeed_run.run(cell, root, os.path.join(folder, "run"),
                                  case.samples, fingerprint)
-        found = judge.state_problems(golden_state(case), seen["loaded"])
+        loaded = seen["loaded"]
+        if case.without_momentum:
+            loaded = {key: value for key, value in loaded.items()
+                      if not key.startswith("momentum_buffer/")}
+        found = judge.state_problems(golden_state(case), loaded)
         if case.wrong:
             return self.wrong_problems(found, seen)
         found += seen["notes"] + seen["fingerprint_problems"]
+        if case.without_momentum:
+            return found + judge.zero_momentum_problems(seen)
         training, words = judge.training_problems(self.reference(case), seen)
         print(f"  {words}")
         return found + training
@@ -103,11 +117,11 @@ class Judge:
 
 
 def main():
-    tool, family = sys.argv[1:3]
-    wanted = sys.argv[3] if len(sys.argv) > 3 else ""
+    tools, family = sys.argv[1:3], sys.argv[3]
+    wanted = sys.argv[4] if len(sys.argv) > 4 else ""
     failed = 0
     with tempfile.TemporaryDirectory() as scratch:
-        judge_ = Judge(os.path.abspath(tool), scratch)
+        judge_ = Judge([os.path.abspath(tool) for tool in tools], scratch)
         for case in FAMILIES[family]:
             if wanted not in case.title:
                 continue

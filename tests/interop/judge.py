@@ -47,6 +47,20 @@ def state_problems(golden, loaded):
     return problems
 
 
+def zero_momentum_problems(seen):
+    """Of a run that resumed without momentum: none after the load, and some
+    after training."""
+    problems = []
+    for when, expected in (("loaded", False), ("final", True)):
+        moved = any(np.any(np.asarray(value)) for key, value in
+                    seen[when].items() if key.startswith("momentum_buffer/"))
+        if moved != expected:
+            problems.append(f"{when}: momentum is {'not ' * expected}there")
+    if not all(math.isfinite(loss) for loss in seen["losses"]):
+        problems.append(f"losses {seen['losses']}")
+    return problems
+
+
 def momentum_difference(a, b):
     """Of the worst matrix, relative to its norm."""
     worst = 0.0
