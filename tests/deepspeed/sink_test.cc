@@ -20,7 +20,6 @@
 #include "muonstore/file_system.h"
 #include "src/os/output_root.h"
 #include "tests/deepspeed/convert_in_test.h"
-#include "tests/deepspeed/crafted.h"
 #include "tests/testutil/fixtures.h"
 #include "tests/testutil/scratch.h"
 #include "tests/torchfile/expect_error.h"
@@ -267,40 +266,6 @@ TEST_F(SinkTest, Bf16OptimizerKeepsPartitions) {
   EXPECT_EQ(back->info().optimizer_class, "BF16_Optimizer");
   EXPECT_EQ(back->info().momentum->stored_form, "flat partition");
   EXPECT_EQ(DifferenceOf(*source, *back), "");
-}
-
-// DeepSpeed makes the class from the config: its stage is the target run's.
-TEST_F(SinkTest, Bf16OptimizerHasTheStageOfItsRunsConfig) {
-  const auto source = OpenCase("s2-ws2-bf16-none-base");
-  TargetLayout layout = LayoutOf(*source, {.stage = 1, .num_ranks = 2});
-  layout.optimizer_class = "BF16_Optimizer";
-  for (const auto& [asked, stage] :
-       {std::pair(std::optional<int32_t>(), 1), {std::optional(0), 0}}) {
-    layout.config_stage = asked;
-    const auto there = ConvertTo(*source, layout, root(), "tag");
-    EXPECT_EQ(there->info().optimizer_class, "BF16_Optimizer");
-    EXPECT_EQ(ModelRoot(*there)
-                  .Get("ds_config")
-                  .Get("zero_optimization")
-                  .Get("stage")
-                  .AsInt(),
-              stage);
-  }
-}
-
-// Of the optimizer, on whichever rank: the target has no place for it.
-TEST_F(SinkTest, ValuesThatDeepSpeedDoesNotKnowAreALoss) {
-  Crafted crafted(2);
-  crafted.zero(1).Set("ema", F32(4));
-  crafted.Open();
-  const auto source =
-      DeepSpeedCheckpoint::Open(PosixFileSystem(), crafted.tag(), {});
-  const auto sink =
-      Sink(*source, LayoutOf(*source, {.stage = 2, .num_ranks = 3}));
-  ASSERT_EQ(sink->losses().size(), 1U);
-  EXPECT_EQ(sink->losses()[0].kind, "carried");
-  EXPECT_FALSE(sink->losses()[0].is_chosen);
-  EXPECT_THAT(sink->losses()[0].message, testing::HasSubstr("ema"));
 }
 
 TEST_F(SinkTest, ScaledMomentumNeedsItsScaleToBecomeTrue) {
