@@ -95,7 +95,7 @@ ExactSum ExactSum::FromWords(const Words& words) {
 }
 
 void ExactSum::AddSquares(std::span<const float> values, float factor) {
-  std::array<double, kBlock> buffer;
+  std::array<double, kBlock> buffer = {};
   while (!values.empty()) {
     const size_t count = std::min(values.size(), kBlock);
     const std::span<double> squares(buffer.data(), count);

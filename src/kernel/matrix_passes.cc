@@ -10,30 +10,29 @@
 namespace muonstore {
 namespace {
 
-// Side of the pieces that are transposed through registers or the first-level
-// cache.
+// Side of the pieces that are transposed within the first-level cache.
 constexpr int64_t kPiece = 16;
 
 // `convert` is applied to each element on the way.
 template <typename In, typename Out, typename Convert>
+MUONSTORE_INLINE void TransposePiece(const Block<const In>& in, Out* out,
+                                     int64_t out_ld, Convert convert) {
+  for (int64_t j = 0; j < in.cols; ++j) {
+    for (int64_t i = 0; i < in.rows; ++i) {
+      out[j * out_ld + i] = convert(in.data[i * in.ld + j]);
+    }
+  }
+}
+
+template <typename In, typename Out, typename Convert>
 MUONSTORE_INLINE void TransposeLoop(const Block<const In>& in, Out* out,
                                     int64_t out_ld, Convert convert) {
-  for (int64_t i0 = 0; i0 < in.rows; i0 += kPiece) {
-    const int64_t num_rows = std::min(kPiece, in.rows - i0);
-    for (int64_t j0 = 0; j0 < in.cols; j0 += kPiece) {
-      const int64_t num_cols = std::min(kPiece, in.cols - j0);
-      std::array<std::array<Out, kPiece>, kPiece> piece;
-      for (int64_t i = 0; i < num_rows; ++i) {
-        const In* row = in.data + (i0 + i) * in.ld + j0;
-        for (int64_t j = 0; j < num_cols; ++j) {
-          piece[static_cast<size_t>(j)][static_cast<size_t>(i)] =
-              convert(row[j]);
-        }
-      }
-      for (int64_t j = 0; j < num_cols; ++j) {
-        std::copy_n(piece[static_cast<size_t>(j)].data(), num_rows,
-                    out + (j0 + j) * out_ld + i0);
-      }
+  for (int64_t i = 0; i < in.rows; i += kPiece) {
+    for (int64_t j = 0; j < in.cols; j += kPiece) {
+      TransposePiece(Block<const In>{in.data + i * in.ld + j, in.ld,
+                                     std::min(kPiece, in.rows - i),
+                                     std::min(kPiece, in.cols - j)},
+                     out + j * out_ld + i, out_ld, convert);
     }
   }
 }

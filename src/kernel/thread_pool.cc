@@ -1,6 +1,7 @@
 #include "muonstore/thread_pool.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <limits>
@@ -23,23 +24,6 @@ struct Loop {
   int64_t num_running = 0;
   int64_t failed_item = std::numeric_limits<int64_t>::max();
   std::exception_ptr failure;
-};
-
-// The pool whose item the current thread is running, if any.
-thread_local const void* running_pool = nullptr;
-
-// Marks the current thread as busy with a pool's items.
-class RunningMark {
- public:
-  explicit RunningMark(const void* pool) : previous_(running_pool) {
-    running_pool = pool;
-  }
-  ~RunningMark() { running_pool = previous_; }
-  RunningMark(const RunningMark&) = delete;
-  RunningMark& operator=(const RunningMark&) = delete;
-
- private:
-  const void* previous_;
 };
 
 }  // namespace
@@ -65,17 +49,25 @@ class ThreadPool::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
+  // Whether the current thread is inside an item of this pool.
+  bool IsRunningHere() const {
+    const std::thread::id here = std::this_thread::get_id();
+    return here == caller_ || std::any_of(workers_.begin(), workers_.end(),
+                                          [here](const std::thread& w) {
+                                            return w.get_id() == here;
+                                          });
+  }
+
   void Run(int64_t num_items, const std::function<void(int64_t)>& body) {
     const std::lock_guard<std::mutex> one_at_a_time(loops_mutex_);
     Loop loop{.body = &body, .num_items = num_items};
     std::unique_lock<std::mutex> lock(mutex_);
     loop_ = &loop;
+    caller_ = std::this_thread::get_id();
     work_.notify_all();
-    {
-      const RunningMark mark(this);
-      RunItems(loop, lock);
-    }
+    RunItems(loop, lock);
     done_.wait(lock, [&loop] { return loop.num_running == 0; });
+    caller_ = std::thread::id();
     loop_ = nullptr;
     lock.unlock();
     if (loop.failure) {
@@ -85,7 +77,6 @@ class ThreadPool::Impl {
 
  private:
   void Work() {
-    const RunningMark mark(this);
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
       work_.wait(lock, [this] { return stopping_ || HasItems(); });
@@ -146,6 +137,9 @@ class ThreadPool::Impl {
   std::condition_variable done_;
   Loop* loop_ = nullptr;
   bool stopping_ = false;
+  // Who runs the current loop; read without the lock by threads that ask
+  // whether it is them.
+  std::atomic<std::thread::id> caller_;
   std::vector<std::thread> workers_;
 };
 
@@ -164,7 +158,7 @@ ThreadPool::~ThreadPool() = default;
 
 void ThreadPool::ParallelFor(int64_t num_items,
                              const std::function<void(int64_t)>& body) {
-  if (impl_ == nullptr || num_items <= 1 || running_pool == impl_.get()) {
+  if (impl_ == nullptr || num_items <= 1 || impl_->IsRunningHere()) {
     for (int64_t item = 0; item < num_items; ++item) {
       body(item);
     }
