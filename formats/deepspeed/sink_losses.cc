@@ -62,14 +62,21 @@ bool IsKnown(std::string_view key) {
          std::end(kKnownKeys);
 }
 
+// Whose values are looked at. At stage 3 those of a rank are as large as the
+// module: rank 0 speaks for all.
+int32_t NumRanksToAsk(const Checkpoint& source) {
+  const torchfile::CarriedState* carried = source.carried_state();
+  const int32_t count = carried == nullptr ? 0 : carried->num_ranks();
+  return source.info().stage == 3 ? std::min(count, 1) : count;
+}
+
 // What stands beside the state in optim_states and is not understood: the
 // target's structure has no place for it.
 void AddUnknownKeys(const Target& target, std::vector<SinkLoss>& losses) {
-  const torchfile::CarriedState* carried = target.source().carried_state();
   std::set<std::string> keys;
-  for (int32_t rank = 0; carried != nullptr && rank < carried->num_ranks();
-       ++rank) {
-    const torchfile::CarriedRank files = carried->rank(rank);
+  for (int32_t rank = 0; rank < NumRanksToAsk(target.source()); ++rank) {
+    const torchfile::CarriedRank files =
+        target.source().carried_state()->rank(rank);
     const auto dict = files.optim_states ? Lookup(files.optim_states->value(),
                                                   {"optimizer_state_dict"})
                                          : std::nullopt;

@@ -357,7 +357,7 @@ TEST_F(ConvertCliTest, FoldersLinksAndHiddenFilesAreCarriedToo) {
         stdfs::status(out / "run.sh").permissions() & stdfs::perms::owner_exec,
         stdfs::perms::none);
     EXPECT_FALSE(stdfs::exists(out / "other_tag"));
-    EXPECT_FALSE(stdfs::exists(out / ".carried.muonstore-partial"));
+    EXPECT_FALSE(stdfs::exists(out / "..carried.muonstore-partial"));
   }
 }
 

@@ -14,7 +14,8 @@
 namespace muonstore::tools {
 namespace {
 
-constexpr std::string_view kStagingName = ".carried.muonstore-partial";
+// No tag's name begins with a dot: this cannot be where one waits.
+constexpr std::string_view kStagingName = "..carried.muonstore-partial";
 
 bool Exists(FileSystem& fs, const std::string& path) {
   return fs.ReadLink(path) || fs.Stat(path);
