@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""What train_gpt promises beside its curves.
+
+    train_gpt_test.py TRAIN_GPT
+"""
+import csv
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TRAIN_GPT = os.path.abspath(sys.argv.pop(1))
+# A model whose steps take milliseconds.
+SMALL = ["--layers", "1", "--dim", "16", "--heads", "2", "--context", "8"]
+
+
+def run(*flags, model=SMALL):
+    return subprocess.run([TRAIN_GPT, *model, *flags], capture_output=True,
+                          text=True, timeout=120)
+
+
+class TrainGpt(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def curve(self, *flags):
+        path = f"{self.folder}/curve.csv"
+        done = run("--steps", "4", "--csv", path, *flags)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(path) as f:
+            rows = list(csv.DictReader(f))
+        self.assertEqual([row["step"] for row in rows], ["1", "2", "3", "4"])
+        # A line a step, and one at the end.
+        self.assertEqual(len(done.stdout.splitlines()), 5, done.stdout)
+        return [(float(row["loss"]), float(row["norm"])) for row in rows]
+
+    def assert_usage_error(self, words, *flags):
+        done = run(*flags, model=[])
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(words, done.stderr)
+
+    def test_a_seed_is_a_curve(self):
+        for mode in (["--baseline"], ["--ranks", "2", "--stage", "3"]):
+            first = self.curve(*mode)
+            self.assertEqual(first, self.curve(*mode))
+            self.assertNotEqual(first, self.curve(*mode, "--seed", "2"))
+
+    def test_every_option_reaches_both_optimizers(self):
+        """Each changes the curve, and the store's follows the baseline's."""
+        plain = self.curve("--baseline")
+        for option in (["--no-nesterov"], ["--scale", "match_rms"],
+                       ["--qkv", "whole"], ["--qkv", "heads"],
+                       ["--lr", "0.1"], ["--adam-lr", "0.1"],
+                       ["--momentum", "0.2"], ["--weight-decay", "3"],
+                       ["--max-norm", "0.01"]):
+            with self.subTest(option=option):
+                baseline = self.curve("--baseline", *option)
+                self.assertNotEqual(baseline, plain)
+                stored = self.curve("--ranks", "2", "--newton-schulz",
+                                    "standard", *option)
+                for (a, norm_a), (b, norm_b) in zip(baseline, stored):
+                    self.assertLess(abs(a - b), 1e-4 * a)
+                    self.assertLess(abs(norm_a - norm_b), 1e-3 * norm_a)
+
+    def test_both_momentum_conventions_take_the_same_steps(self):
+        lerp = self.curve("--ranks", "1", "--newton-schulz", "standard")
+        accumulate = self.curve("--ranks", "1", "--newton-schulz", "standard",
+                                "--momentum-convention", "accumulate")
+        self.assertNotEqual(lerp, accumulate)
+        for (a, _), (b, _) in zip(lerp, accumulate):
+            self.assertLess(abs(a - b), 1e-4 * a)
+
+    def test_text_of_a_file(self):
+        path = f"{self.folder}/text"
+        with open(path, "w") as f:
+            f.write("muon " * 100)
+        self.assertNotEqual(self.curve("--baseline", "--text", path),
+                            self.curve("--baseline"))
+
+    def test_short_text(self):
+        path = f"{self.folder}/text"
+        with open(path, "w") as f:
+            f.write("short")
+        done = run("--baseline", "--text", path)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("shorter than one sample", done.stderr)
+
+    def test_usage(self):
+        self.assert_usage_error("cannot be shared equally by 5", "--ranks", "5")
+        self.assert_usage_error("--baseline-split", "--baseline", "--ranks",
+                                "2")
+        self.assert_usage_error("multiple of --heads", "--dim", "97")
+        self.assert_usage_error("--stage", "--stage", "4")
+
+    def test_a_rank_that_dies_ends_the_run(self):
+        launcher = subprocess.Popen(
+            [TRAIN_GPT, *SMALL, "--ranks", "2", "--steps", "1000000"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(launcher.kill)
+        launcher.stdout.readline()  # The ranks are under way.
+        with open(f"/proc/{launcher.pid}/task/{launcher.pid}/children") as f:
+            ranks = [int(pid) for pid in f.read().split()]
+        self.assertEqual(len(ranks), 2)
+        os.kill(ranks[1], signal.SIGKILL)
+        _, errors = launcher.communicate(timeout=120)
+        self.assertNotEqual(launcher.returncode, 0)
+        self.assertIn("a rank ended with code", errors)
+        for rank in ranks:
+            self.assertFalse(os.path.exists(f"/proc/{rank}"))
+
+
+if __name__ == "__main__":
+    unittest.main()
