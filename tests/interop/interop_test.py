@@ -102,7 +102,8 @@ class Judge:
         found += seen["notes"] + seen["fingerprint_problems"]
         if case.without_momentum:
             return found + judge.zero_momentum_problems(seen)
-        training, words = judge.training_problems(self.reference(case), seen)
+        training, words = judge.training_problems(
+            self.reference(case), seen, case.momentum_factor == 1)
         print(f"  {words}")
         return found + training
 

@@ -71,8 +71,9 @@ def momentum_difference(a, b):
     return float(worst)
 
 
-def training_problems(reference, seen):
-    """Problems, and the differences for people."""
+def training_problems(reference, seen, same_unit=True):
+    """Problems, and the differences for people. Momenta in other units are not
+    compared after training: DeepSpeed adds gradients of several loss scales."""
     gap = max(abs(a - b) for a, b in zip(reference["losses"], seen["losses"]))
     worst, _ = max_difference(reference["final"], seen["final"])
     problems = []
@@ -82,7 +83,7 @@ def training_problems(reference, seen):
     if not worst["fp32"] <= MASTER_TOLERANCE:
         problems.append(f"masters differ by {worst['fp32']:.3g} after training")
     momenta = momentum_difference(reference["final"], seen["final"])
-    if not momenta <= MOMENTUM_TOLERANCE:
+    if same_unit and not momenta <= MOMENTUM_TOLERANCE:
         problems.append(f"momenta differ by {momenta:.3g} of their norm")
     if reference["lr"] != seen["lr"]:
         problems.append(f"learning rates {seen['lr']}, not {reference['lr']}")
