@@ -58,6 +58,8 @@ class Lease {
  public:
   Lease(Lease&&) noexcept;
   Lease& operator=(Lease&&) noexcept;
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
   virtual ~Lease();
 
   const TensorKey& key() const;
