@@ -1,5 +1,7 @@
 #include "tests/testutil/run_ranks.h"
 
+#include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -74,9 +76,32 @@ TEST(RunRanks, ADeathThatIsDueIsNoFailure) {
            {.killed = {1}});
 }
 
+const std::array<int, 2>& Pipe() {
+  static const std::array<int, 2> ends = [] {
+    std::array<int, 2> both{};
+    EXPECT_EQ(::pipe(both.data()), 0);
+    return both;
+  }();
+  return ends;
+}
+
+// Rank 0 ends well; rank 1 goes on until it has, as rank 0 would be killed if
+// it were the last.
+void EndWell(int32_t rank) {
+  const std::array<int, 2>& ends = Pipe();
+  pid_t pid = ::getpid();
+  if (rank == 0) {
+    EXPECT_EQ(::write(ends[1], &pid, sizeof(pid)), sizeof(pid));
+    return;
+  }
+  EXPECT_EQ(::read(ends[0], &pid, sizeof(pid)), sizeof(pid));
+  pollfd ended{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)), POLLIN, 0};
+  EXPECT_EQ(::poll(&ended, 1, -1), 1);
+}
+
 TEST(RunRanks, ADeathThatIsDueAndDoesNotComeIsAFailure) {
-  EXPECT_NONFATAL_FAILURE(RunRanks(1, [](int32_t) {}, {.killed = {0}}),
-                          "SIGKILL due");
+  (void)Pipe();  // Before the ranks start.
+  EXPECT_NONFATAL_FAILURE(RunRanks(2, EndWell, {.killed = {0}}), "SIGKILL due");
 }
 
 TEST(RunRanks, KillsARankThatHangsAsItShouldOnceTheOthersAreDone) {
