@@ -60,7 +60,9 @@ TEST_P(CudaHostTest, LocksByTheOsWhereTheRuntimeRefuses) {
   const auto tier = Make({FAKE_CUDART_PATH});
   const auto arena = tier->CreateArena(Pages(7, Pinning::kTry));
   EXPECT_EQ(arena->pin_report().method, "mlock");
-  EXPECT_EQ(LookAt(arena->all_memory()).locked_bytes, 7 * kPage);
+  if (MlockWorks()) {
+    EXPECT_EQ(LookAt(arena->all_memory()).locked_bytes, 7 * kPage);
+  }
 }
 
 TEST_P(CudaHostTest, LocksByTheOsWhereThereIsNoDevice) {

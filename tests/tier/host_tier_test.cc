@@ -39,6 +39,20 @@ INSTANTIATE_TEST_SUITE_P(PinnedHost, HostTier,
 INSTANTIATE_TEST_SUITE_P(SharedHost, HostTier,
                          testing::Values(&MakeSharedHostTier));
 
+class LockedHostTier : public HostTier {
+ protected:
+  void SetUp() override {
+    if (!MlockWorks()) {
+      GTEST_SKIP() << "mlock does nothing in this build or process";
+    }
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(PinnedHost, LockedHostTier,
+                         testing::Values(&MakePinnedHostTier));
+INSTANTIATE_TEST_SUITE_P(SharedHost, LockedHostTier,
+                         testing::Values(&MakeSharedHostTier));
+
 ArenaOptions Pages(uint64_t num_pages, Pinning pinning) {
   return {.name = "master",
           .block_bytes = {num_pages * kPage},
@@ -59,7 +73,7 @@ void WithLockLimit(uint64_t limit_bytes, const std::function<void()>& check) {
   });
 }
 
-TEST_P(HostTier, LocksWhatTheLimitAllows) {
+TEST_P(LockedHostTier, LocksWhatTheLimitAllows) {
   WithLockLimit(100 * kPage, [&] {
     const auto arena = tier_->CreateArena(Pages(60, Pinning::kTry));
     const PinReport& report = arena->pin_report();
@@ -71,7 +85,7 @@ TEST_P(HostTier, LocksWhatTheLimitAllows) {
   });
 }
 
-TEST_P(HostTier, LocksAPartWhereTheLimitIsSmallerAndSaysSo) {
+TEST_P(LockedHostTier, LocksAPartWhereTheLimitIsSmallerAndSaysSo) {
   WithLockLimit(100 * kPage, [&] {
     const auto first = tier_->CreateArena(Pages(60, Pinning::kTry));
     const auto second = tier_->CreateArena(Pages(60, Pinning::kTry));
@@ -87,7 +101,7 @@ TEST_P(HostTier, LocksAPartWhereTheLimitIsSmallerAndSaysSo) {
   });
 }
 
-TEST_P(HostTier, RequiredPinningIsAllOrAnError) {
+TEST_P(LockedHostTier, RequiredPinningIsAllOrAnError) {
   WithLockLimit(100 * kPage, [&] {
     EXPECT_EQ(
         tier_->CreateArena(Pages(100, Pinning::kRequired))->pin_report().method,
@@ -113,7 +127,7 @@ TEST_P(HostTier, OffLocksNothing) {
   EXPECT_EQ(LookAt(arena->all_memory()).locked_bytes, 0U);
 }
 
-TEST_P(HostTier, FillingAnArenaKeepsItPinned) {
+TEST_P(LockedHostTier, FillingAnArenaKeepsItPinned) {
   WithLockLimit(100 * kPage, [&] {
     const auto arena = tier_->CreateArena(Pages(60, Pinning::kTry));
     const std::vector<std::byte> loaded(60 * kPage, std::byte{3});
@@ -123,7 +137,7 @@ TEST_P(HostTier, FillingAnArenaKeepsItPinned) {
   });
 }
 
-TEST_P(HostTier, AnArenaThatGoesUnlocksItsMemory) {
+TEST_P(LockedHostTier, AnArenaThatGoesUnlocksItsMemory) {
   const uint64_t before = LockedBytes();
   { const auto arena = tier_->CreateArena(Pages(10, Pinning::kTry)); }
   EXPECT_EQ(LockedBytes(), before);

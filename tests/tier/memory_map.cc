@@ -1,7 +1,10 @@
 #include "tests/tier/memory_map.h"
 
+#include <sys/mman.h>
+
 #include <fstream>
 #include <sstream>
+#include <vector>
 
 namespace muonstore {
 namespace {
@@ -47,6 +50,15 @@ MappedPart LookAt(std::span<const std::byte> memory) {
     }
   }
   return sum;
+}
+
+bool MlockWorks() {
+  const std::vector<std::byte> memory(4096);
+  const uint64_t before = LockedBytes();
+  (void)::mlock(memory.data(), memory.size());
+  const bool works = LockedBytes() > before;
+  (void)::munlock(memory.data(), memory.size());
+  return works;
 }
 
 uint64_t LockedBytes() {

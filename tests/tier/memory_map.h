@@ -19,6 +19,9 @@ struct MappedPart {
 // The sums over all mappings that lie within `memory`, by /proc/self/smaps.
 MappedPart LookAt(std::span<const std::byte> memory);
 
+// False under a sanitizer, which makes mlock do nothing.
+bool MlockWorks();
+
 // VmLck of /proc/self/status.
 uint64_t LockedBytes();
 
