@@ -40,6 +40,8 @@ class SharedMemory {
   SharedMemory();
   SharedMemory(SharedMemory&& other) noexcept;
   SharedMemory& operator=(SharedMemory&& other) noexcept;
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
   ~SharedMemory();
 
   std::span<std::byte> memory() const;
