@@ -167,12 +167,21 @@ void Node::Run(Steps& steps) {
     if (result == StepResult::kMoved) {
       wait.Restart();
     } else if (wait.timed_out()) {
-      Fail(StrCat(Name(wait.Culprit(steps.Blockers())), " did not answer for ",
-                  membership_.timeout.count(), " ms in ", CallName(),
-                  ": it hangs or is slow; where slow is normal, set a longer "
-                  "timeout"));
+      FailForSilence(wait, steps.Blockers());
     }
   }
+}
+
+void Node::FailForSilence(const Wait& wait,
+                          const std::vector<int32_t>& blockers) const {
+  // Nobody is left to wait for: the last answer came just now.
+  if (blockers.empty()) {
+    return;
+  }
+  Fail(StrCat(Name(wait.Culprit(blockers)), " did not answer for ",
+              membership_.timeout.count(), " ms in ", CallName(),
+              ": it hangs or is slow; where slow is normal, set a longer "
+              "timeout"));
 }
 
 // `result` is that of a step made after the look: a peer that left or ended

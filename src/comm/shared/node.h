@@ -59,6 +59,8 @@ class Node {
   std::string Name(int32_t peer) const;
   std::string CallName() const;
   void ThrowIfFailed() const;
+  void FailForSilence(const Wait& wait,
+                      const std::vector<int32_t>& blockers) const;
   [[noreturn]] void ThrowFailure() const;
   void RequireAlive(Steps& steps, StepResult& result) const;
 
