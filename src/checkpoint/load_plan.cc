@@ -150,7 +150,24 @@ class Planner {
     Add(parameter, kind, *index);
   }
 
+  // A checkpoint that was opened by the headers of one rank throws here, while
+  // nothing is changed.
+  void RequireWhole(size_t index) const {
+    const CheckpointTensor& tensor = tensors()[index];
+    const Coverage coverage = CheckCoverage(checkpoint_.fragments(index),
+                                            tensor.shape.num_elements());
+    if (coverage.overlapping.empty() && coverage.outside.empty() &&
+        (coverage.missing.empty() || !tensor.missing.empty())) {
+      return;
+    }
+    throw Error(ErrorCode::kDataLoss,
+                "the checkpoint does not hold every element of this tensor "
+                "once",
+                {.file = info().path, .tensor = tensor.key.ToString()});
+  }
+
   void Add(int32_t parameter, const StateKind& kind, size_t tensor) {
+    RequireWhole(tensor);
     if (kind != kWeight && tensors()[tensor].dtype == DType::kF64) {
       narrowed_.push_back(tensors()[tensor].key.ToString());
     }

@@ -12,6 +12,7 @@
 
 #include "formats/deepspeed/checkpoint.h"
 #include "muonstore/load.h"
+#include "muonstore/open.h"
 #include "tests/store/store_ranks.h"
 #include "tests/testutil/fixtures.h"
 #include "tests/testutil/golden.h"
@@ -233,6 +234,22 @@ TEST(LoadDeepSpeedRuns, ThatLostAnElementAreRefusedOrListed) {
                                       {.allow_missing_state = true}, record);
   ASSERT_EQ(report.missing.size(), 1U);
   EXPECT_NE(report.missing[0].find("/momentum elements "), std::string::npos);
+}
+
+TEST(LoadDeepSpeedRuns, HeadersOfOneRankAreNoCheckpoint) {
+  const auto headers = OpenCheckpoint(
+      PosixFileSystem(),
+      (testutil::FindDeepSpeedCase("s2-ws2-bf16-none-base").folder / "ckpt")
+          .string(),
+      {.headers_of_rank_zero_only = true});
+  StateStore store = MakeStore(*headers, nullptr, {});
+  try {
+    LoadCheckpoint(store, *headers);
+    FAIL() << "loaded from headers";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+  }
+  EXPECT_FALSE(store.poisoned());
 }
 
 }  // namespace
