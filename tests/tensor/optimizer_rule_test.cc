@@ -1,5 +1,8 @@
 #include "muonstore/optimizer_rule.h"
 
+#include <cstdint>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 namespace muonstore {
@@ -15,7 +18,8 @@ TEST(OptimizerRuleTest, MatricesGoToMuon) {
 
 TEST(OptimizerRuleTest, VectorsGoToAdam) {
   EXPECT_EQ(DeepSpeedOptimizer("fc1.bias", Shape({9})), Optimizer::kAdam);
-  EXPECT_EQ(DeepSpeedOptimizer("temperature", Shape({})), Optimizer::kAdam);
+  EXPECT_EQ(DeepSpeedOptimizer("temperature", Shape(std::vector<int64_t>{})),
+            Optimizer::kAdam);
 }
 
 TEST(OptimizerRuleTest, EmbeddingsAndHeadsGoToAdamInAnyCase) {
