@@ -42,16 +42,16 @@ class Hdf5File {
   const std::vector<std::string>& datasets() const { return datasets_; }
   std::vector<std::string> DatasetsUnder(const std::string& group) const;
   bool Has(const std::string& dataset) const;
-  Hdf5Tensor Read(const std::string& dataset) const;
+  Hdf5Tensor Read(const std::string& name) const;
 
   // Attributes of a dataset or group ("/" is the file's root).
   std::optional<double> Number(const std::string& object,
-                               const std::string& attribute) const;
+                               const std::string& name) const;
   // All numbers of an attribute that must be there.
   std::vector<int64_t> Integers(const std::string& object,
-                                const std::string& attribute) const;
+                                const std::string& name) const;
   std::optional<std::string> Text(const std::string& object,
-                                  const std::string& attribute) const;
+                                  const std::string& name) const;
 
  private:
   std::string What(const std::string& object) const;
