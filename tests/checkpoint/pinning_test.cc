@@ -39,7 +39,7 @@ void ExpectPinnedAsAsked(const StateStore& store, const StoreOptions& options) {
   size_t i = 0;
   for (const StateKind kind :
        {"master", "momentum", "exp_avg", "exp_avg_sq", "gradient", "weight"}) {
-    const PinReport& report = store.pin_reports().at(i++);
+    const PinReport report = store.pin_reports().at(i++);
     SCOPED_TRACE(kind);
     EXPECT_EQ(report.asked, options.tiers.of(kind).pinning);
     EXPECT_GT(report.total_bytes, 0U);
