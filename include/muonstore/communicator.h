@@ -9,9 +9,9 @@
 //   order on every rank; `Duplicate` gives a second one for another thread.
 // Failures: Error(kUnavailable) on every rank within the timeout when a peer
 //   died, hung or disagrees about the call; the communicator is then broken and
-//   every later call throws the same. Error(kInvalidArgument) for arguments that
-//   make no sense on this rank: that call was not made, and may be corrected
-//   while the peers wait.
+//   every later call throws the same. Error(kInvalidArgument) for arguments
+//   that make no sense on this rank: that call was not made, and may be
+//   corrected while the peers wait.
 
 #ifndef MUONSTORE_COMMUNICATOR_H_
 #define MUONSTORE_COMMUNICATOR_H_
