@@ -46,10 +46,11 @@ class SinkTest : public testing::Test {
     os::OutputRoot root(PosixFileSystem(), (scratch_ / "out").string());
     SafetensorsSink sink(source, root, "tag", /*overwrite=*/true, options);
     const ConversionPlan plan = PlanConversion(source, sink);
-    Convert(source, sink, plan, {.jobs = 2});
-    if (verify) {
-      VerifyTarget(PosixFileSystem(), source, sink, plan, {.jobs = 2});
-    }
+    Convert(source, sink, plan, {.jobs = 2, .before_commit = [&] {
+                                   if (!verify) return;
+                                   VerifyTarget(source, sink, plan,
+                                                {.jobs = 2});
+                                 }});
   }
 
   Scratch scratch_;
@@ -101,18 +102,30 @@ TEST_F(SinkTest, WithoutCommitThereIsNothing) {
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "out"));
 }
 
+// The file of that name, in whichever folder it waits for the commit.
+std::filesystem::path FindFile(const std::filesystem::path& root,
+                               const std::string& name) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(root)) {
+    if (entry.path().filename() == name) return entry.path();
+  }
+  return {};
+}
+
 TEST_F(SinkTest, VerifyFindsAFlippedBit) {
   const auto source = OpenCase("s2-ws2-bf16-none-base");
   os::OutputRoot root(PosixFileSystem(), (scratch_ / "out").string());
   SafetensorsSink sink(*source, root, "tag", false, {});
   const ConversionPlan plan = PlanConversion(*source, sink);
-  Convert(*source, sink, plan, {});
-  const auto path = scratch_ / "out/tag/model.safetensors";
-  std::string bytes = testutil::ReadBytes(path);
-  bytes[bytes.size() - 7] ^= 4;
-  testutil::WriteBytes(path, bytes);
-  const auto error = ErrorOf(
-      [&] { VerifyTarget(PosixFileSystem(), *source, sink, plan, {}); });
+  const auto error = ErrorOf([&] {
+    Convert(*source, sink, plan, {.before_commit = [&] {
+      const auto path = FindFile(scratch_ / "out", "model.safetensors");
+      std::string bytes = testutil::ReadBytes(path);
+      bytes[bytes.size() - 7] ^= 4;
+      testutil::WriteBytes(path, bytes);
+      VerifyTarget(*source, sink, plan, {});
+    }});
+  });
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->code(), ErrorCode::kDataLoss);
   EXPECT_THAT(error->message(), HasSubstr("differs from the source"));
