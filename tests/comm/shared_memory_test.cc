@@ -17,6 +17,7 @@
 #include "muonstore/tier.h"
 #include "src/comm/shared/control_block.h"
 #include "src/comm/shared/shared_memory_engine.h"
+#include "tests/conformance/check.h"
 #include "tests/conformance/planned_exchange.h"
 #include "tests/testutil/run_ranks.h"
 
@@ -85,9 +86,7 @@ TEST(SharedMemory, AHungRankIsNamedAndNotThoseThatWaitForIt) {
         }
         const auto pending = comm->Exchange(plan);
         if (rank == 1) {
-          const std::atomic_ref<std::byte> first(data[0]);
-          while (first.load() != std::byte{0}) {
-          }
+          conformance::AwaitOverwrite(data[0], std::byte{1});
           ::raise(SIGSTOP);
         }
         EXPECT_THAT(FailureOf([&] {

@@ -30,4 +30,12 @@ std::string CheckThrows(ErrorCode code, const std::function<void()>& function,
   return {};
 }
 
+// ThreadSanitizer would be right.
+[[gnu::no_sanitize_thread, gnu::noinline]] void AwaitOverwrite(
+    const std::byte& byte, std::byte value) {
+  const volatile std::byte& watched = byte;
+  while (watched == value) {
+  }
+}
+
 }  // namespace muonstore::conformance

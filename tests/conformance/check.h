@@ -2,6 +2,7 @@
 #ifndef MUONSTORE_TESTS_CONFORMANCE_CHECK_H_
 #define MUONSTORE_TESTS_CONFORMANCE_CHECK_H_
 
+#include <cstddef>
 #include <functional>
 #include <source_location>
 #include <string>
@@ -19,6 +20,10 @@ void CheckThat(bool condition, std::string_view what,
 std::string CheckThrows(
     ErrorCode code, const std::function<void()>& function,
     std::source_location where = std::source_location::current());
+
+// Returns once `byte` is not `value` any more: how a rank catches itself in the
+// middle of an exchange. On purpose it looks at memory that is being written.
+void AwaitOverwrite(const std::byte& byte, std::byte value);
 
 }  // namespace muonstore::conformance
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <csignal>
 #include <vector>
 
@@ -154,9 +153,7 @@ void OneDiesInAnExchange(const Connect& connect) {
   comm->Barrier();
   const auto pending = comm->Exchange(buffers.plan);
   if (IsLast(*comm)) {
-    const std::atomic_ref<std::byte> first(buffers.received[0]);
-    while (first.load() == std::byte{0}) {
-    }
+    AwaitOverwrite(buffers.received[0], std::byte{0});
     ::raise(SIGKILL);
   }
   CheckBroken(*comm, [&] { pending->Wait(); });
@@ -193,9 +190,7 @@ void OneHangsInAnExchange(const Connect& connect) {
   comm->Barrier();
   const auto pending = comm->Exchange(buffers.plan);
   if (IsLast(*comm)) {
-    const std::atomic_ref<std::byte> first(buffers.received[0]);
-    while (first.load() == std::byte{0}) {
-    }
+    AwaitOverwrite(buffers.received[0], std::byte{0});
     ::raise(SIGSTOP);
   }
   CheckBroken(*comm, [&] { pending->Wait(); });
