@@ -24,12 +24,12 @@ class RecordChecksTest : public testing::Test {
     for (size_t i = 0; i < bytes_.size(); ++i) {
       bytes_[i] = static_cast<char>(i * 7 + i / 256);
     }
-    records_.push_back(
-        {.name = "data/0",
-         .offset_bytes = kOffset,
-         .size_bytes = kSize,
-         .crc32 = Crc32(0, std::as_bytes(std::span(bytes_)).subspan(kOffset)),
-         .has_crc = true});
+    records_[0] = {
+        .name = "data/0",
+        .offset_bytes = kOffset,
+        .size_bytes = kSize,
+        .crc32 = Crc32(0, std::as_bytes(std::span(bytes_)).subspan(kOffset)),
+        .has_crc = true};
   }
 
   void Flip(uint64_t at) { bytes_[kOffset + at] ^= 1; }
@@ -41,7 +41,7 @@ class RecordChecksTest : public testing::Test {
 
   std::string bytes_;
   MemoryFile file_{bytes_};
-  std::vector<RecordInfo> records_;
+  std::vector<RecordInfo> records_ = std::vector<RecordInfo>(1);
   RecordChecks checks_{records_};
 };
 
