@@ -1,7 +1,10 @@
 // Ranks that die or hang around a step.
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
+#include <memory>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,6 +40,28 @@ TEST(StepFailureTest, ARankThatDiesBeforeTheStepLeavesTheOthersUntouched) {
                       EXPECT_EQ(store->record().steps, 0);
                     },
                     {.killed = {1}});
+}
+
+TEST(StepFailureTest, ARankThatHangsIsAnErrorWithinTheTimeout) {
+  const std::string rendezvous = testutil::UniqueRendezvous();
+  testutil::RunRanks(
+      3,
+      [&](int32_t rank) {
+        const std::shared_ptr<Communicator> communicator =
+            ConnectSharedMemory({.rank = rank,
+                                 .size = 3,
+                                 .rendezvous = rendezvous,
+                                 .timeout = std::chrono::seconds(2)});
+        const auto store = MakeStepStore(communicator, {.stage = 3});
+        OffloadExecutor executor(*store, StepOptionsOf(*store));
+        AccumulateAll(*store, executor, 1);
+        if (rank == 1) raise(SIGSTOP);
+        const auto step = [&] { executor.Step(); };
+        EXPECT_EQ(CodeOf(step), ErrorCode::kUnavailable);
+        EXPECT_FALSE(store->poisoned());
+        EXPECT_EQ(store->record().steps, 0);
+      },
+      {.killed = {1}});
 }
 
 // A device that kills its process in the middle of the step's commit.
