@@ -92,7 +92,8 @@ struct StepOptions {
 
 // The same on every rank unless it says "this rank".
 struct StepReport {
-  // A gradient was not finite: nothing changed but the skipped-steps counter.
+  // A gradient was not finite, or the norm of all was beyond 1.8e19, where
+  // squares have no float: nothing changed but the skipped-steps counter.
   bool overflow = false;
   // Non-finite gradient elements, over all ranks.
   int64_t num_nonfinite = 0;

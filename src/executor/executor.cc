@@ -71,6 +71,7 @@ OffloadExecutor::Impl::Impl(StateStore& store, ExecutorOptions options)
                        .Add(static_cast<int64_t>(options_.max_gather_bytes))
                        .Add(device_->name())
                        .Add(HyperParameterDigest())
+                       .Add(NewtonSchulzDigest())
                        .value());
   Tier& tier = *store_.options.tiers.of(StateKind(kGradient)).tier;
   pool_ = std::make_unique<GatherPool>(
@@ -79,9 +80,16 @@ OffloadExecutor::Impl::Impl(StateStore& store, ExecutorOptions options)
   LogBuffers();
   pipeline_ = std::make_unique<MuonPipeline>(plan_, *device_,
                                              *store_.communicator, *pool_);
+  store_.has_executor = true;
 }
 
+OffloadExecutor::Impl::~Impl() { Close(); }
+
 void OffloadExecutor::Impl::Build() {
+  if (store_.has_executor) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the store has an executor already; close that one first");
+  }
   if (options_.groups.size() != NumGroups(store_)) {
     throw Error(ErrorCode::kInvalidArgument,
                 "every param group of the store needs hyper-parameters",
@@ -123,7 +131,7 @@ void OffloadExecutor::Impl::RequireOpen() const {
 GroupHyperParameters& OffloadExecutor::Impl::group(int32_t index) {
   if (index < 0 || static_cast<size_t>(index) >= options_.groups.size()) {
     throw Error(ErrorCode::kInvalidArgument, "no such param group",
-                {.expected = StrCat("0 to ", options_.groups.size() - 1),
+                {.expected = StrCat("below ", options_.groups.size()),
                  .found = StrCat(index)});
   }
   return options_.groups[static_cast<size_t>(index)];
@@ -184,6 +192,7 @@ void OffloadExecutor::Impl::Close() {
   if (pipeline_ == nullptr) return;
   pipeline_.reset();
   pool_.reset();
+  store_.has_executor = false;
 }
 
 OffloadExecutor::OffloadExecutor(StateStore& store, ExecutorOptions options)

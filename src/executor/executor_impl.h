@@ -23,6 +23,7 @@ namespace muonstore {
 class OffloadExecutor::Impl {
  public:
   Impl(StateStore& store, ExecutorOptions options);
+  ~Impl();
 
   void Accumulate(std::string_view name, const GradientChunk& chunk);
   void AccumulateZero(std::string_view name);
@@ -46,12 +47,18 @@ class OffloadExecutor::Impl {
   // The runs of this rank's segments that tasks update.
   std::vector<UpdateRun> RunsOf(std::span<const size_t> tasks) const;
   int64_t HyperParameterDigest() const;
+  int64_t NewtonSchulzDigest() const;
   Optimizer OptimizerOf(int32_t flat_group) const;
 
   // Prepare: throws on all ranks or on none; nothing is written.
-  float AgreeOnDivisor(const StepOptions& options);
+  // `exclusive` keeps leases away until the step has ended.
+  float AgreeOnDivisor(const StepOptions& options,
+                       std::optional<LeaseTable::Exclusive>& exclusive);
+  void RequireSoundHyperParameters() const;
   ExactSum AllReduceSum(const ExactSum& sum) const;
-  Decision Decide(const StepOptions& options, StepReport& report);
+  Decision Decide(const StepOptions& options,
+                  std::optional<LeaseTable::Exclusive>& exclusive,
+                  StepReport& report);
   // Commit.
   void Commit(const Decision& decision, StepReport& report);
   void UpdateMomenta(const Decision& decision);

@@ -13,6 +13,14 @@
 
 namespace muonstore {
 
+namespace {
+
+// The root of the largest float: no gradient beyond it has a square, and
+// below it neither momentum nor moments can overflow.
+constexpr double kLargestNorm = 1.8446743e19;
+
+}  // namespace
+
 double ClipFactor(double norm, double max_norm) {
   if (max_norm <= 0) return 1;
   return std::min(1.0, max_norm / (norm + 1e-6));
@@ -54,11 +62,58 @@ int64_t OffloadExecutor::Impl::HyperParameterDigest() const {
   return digest.value();
 }
 
-float OffloadExecutor::Impl::AgreeOnDivisor(const StepOptions& options) {
+void OffloadExecutor::Impl::RequireSoundHyperParameters() const {
+  const auto require = [](bool sound, size_t group, const char* what,
+                          double value) {
+    if (sound) return;
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("param group ", group, ": no update can be made with ",
+                       what, " ", FormatNumber(value)));
+  };
+  for (size_t i = 0; i < options_.groups.size(); ++i) {
+    const GroupHyperParameters& group = options_.groups[i];
+    const auto is_float = [](double value) {
+      return std::isfinite(static_cast<float>(value));
+    };
+    const auto is_decay = [](double value) { return value >= 0 && value < 1; };
+    require(is_float(group.lr), i, "lr", group.lr);
+    require(is_float(group.weight_decay), i, "weight_decay",
+            group.weight_decay);
+    require(group.momentum >= 0 && group.momentum <= 1, i, "momentum",
+            group.momentum);
+    require(is_decay(group.beta1), i, "beta1", group.beta1);
+    require(is_decay(group.beta2), i, "beta2", group.beta2);
+    require(is_float(group.eps) && group.eps >= 0, i, "eps", group.eps);
+    require(store_.record.group_steps[i] >= 0, i, "a step counter of",
+            static_cast<double>(store_.record.group_steps[i]));
+  }
+  if (std::isnan(options_.max_norm)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "max_norm is not a number; 0 turns clipping off");
+  }
+}
+
+int64_t OffloadExecutor::Impl::NewtonSchulzDigest() const {
+  const NewtonSchulzOptions& options = options_.newton_schulz;
+  Digest digest;
+  digest.Add(static_cast<int64_t>(options.form))
+      .Add(static_cast<int64_t>(options.precision))
+      .Add(static_cast<int64_t>(options.normalization))
+      .Add(options.coefficients.norm_factor);
+  for (const QuinticStep& step : options.coefficients.steps) {
+    digest.Add(step.a).Add(step.b).Add(step.c);
+  }
+  return digest.value();
+}
+
+float OffloadExecutor::Impl::AgreeOnDivisor(
+    const StepOptions& options,
+    std::optional<LeaseTable::Exclusive>& exclusive) {
   std::optional<int64_t> here;
   const std::optional<Error> error = Caught([&] {
     RequireOpen();
-    store_.leases.RequireNone("Step");
+    exclusive.emplace(store_.leases, "Step");
+    RequireSoundHyperParameters();
     if (!(options.loss_scale > 0) || !std::isfinite(options.loss_scale)) {
       throw Error(ErrorCode::kInvalidArgument,
                   "the loss scale is not a positive number",
@@ -102,8 +157,9 @@ ExactSum OffloadExecutor::Impl::AllReduceSum(const ExactSum& sum) const {
 }
 
 OffloadExecutor::Impl::Decision OffloadExecutor::Impl::Decide(
-    const StepOptions& options, StepReport& report) {
-  Decision decision{.divisor = AgreeOnDivisor(options)};
+    const StepOptions& options, std::optional<LeaseTable::Exclusive>& exclusive,
+    StepReport& report) {
+  Decision decision{.divisor = AgreeOnDivisor(options, exclusive)};
   ExactSum sum;
   const auto num_groups =
       static_cast<int32_t>(store_.partitioning.groups().size());
@@ -112,9 +168,9 @@ OffloadExecutor::Impl::Decision OffloadExecutor::Impl::Decide(
   }
   sum = AllReduceSum(sum);
   report.num_nonfinite = sum.num_nonfinite();
-  report.overflow = !sum.finite();
   // The divisor comes out of the root, so that no loss scale changes a bit.
   report.norm = std::sqrt(sum.Round()) / double{decision.divisor};
+  report.overflow = !sum.finite() || report.norm > kLargestNorm;
   if (store_.record.clipping == ClippingMode::kGradients && !report.overflow) {
     report.clip_factor = ClipFactor(report.norm, options_.max_norm);
     decision.clip_factor = static_cast<float>(report.clip_factor);
@@ -255,10 +311,11 @@ StepReport OffloadExecutor::Impl::Step(const StepOptions& options) {
   const uint64_t received = communicator.received_bytes();
   {
     const Stopwatch total(report.total_s);
+    std::optional<LeaseTable::Exclusive> exclusive;
     Decision decision;
     {
       const Stopwatch watch(report.prepare_s);
-      decision = Decide(options, report);
+      decision = Decide(options, exclusive, report);
     }
     if (report.overflow) {
       ++store_.record.skipped_steps;

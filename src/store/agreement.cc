@@ -50,7 +50,7 @@ void RequireAgreement(Communicator& communicator, std::string_view what,
   if (least[0] < communicator.size()) {
     throw Error(ErrorCode::kUnavailable,
                 StrCat("rank ", least[0], " failed at ", what,
-                       "; its own error says why, and nothing was changed"));
+                       "; its own error says why"));
   }
   if (least[1] != ~least[2]) {
     throw Error(ErrorCode::kInvalidArgument,

@@ -1,9 +1,9 @@
 // Gathering a tensor from the ranks that hold it.
-#include <algorithm>
+#include <optional>
 #include <span>
 
 #include "muonstore/error.h"
-#include "src/base/str.h"
+#include "src/store/agreement.h"
 #include "src/store/store_impl.h"
 
 namespace muonstore {
@@ -51,17 +51,21 @@ std::span<const float> GatheredTensor::f32() const {
 
 GatheredTensor StateStore::Gather(std::string_view name,
                                   const StateKind& kind) {
-  impl_->RequireUsable();
+  std::optional<ReadLease> lease;
+  const std::optional<Error> error = Caught([&] {
+    impl_->RequireUsable();
+    lease.emplace(Read(name, kind));
+  });
+  // Tensors of one size would be mixed without a word.
+  RequireAgreement(*impl_->communicator, "the tensor to gather", error,
+                   error ? 0 : Digest().Add(lease->key().ToString()).value());
   const int32_t parameter = impl_->Find(name);
-  const std::string_view known = impl_->RequireKind(parameter, kind);
-  const ReadLease lease = Read(name, kind);
-  GatheredTensor tensor{.key = impl_->key(parameter, known),
-                        .shape = lease.shape(),
-                        .dtype = lease.dtype()};
+  GatheredTensor tensor{
+      .key = lease->key(), .shape = lease->shape(), .dtype = lease->dtype()};
   tensor.data.resize(static_cast<size_t>(tensor.shape.num_elements()) *
                      static_cast<size_t>(SizeBytes(tensor.dtype)));
   impl_->communicator
-      ->Exchange(PlanAllGather(*impl_, parameter, known, tensor.data))
+      ->Exchange(PlanAllGather(*impl_, parameter, tensor.key.kind, tensor.data))
       ->Wait();
   return tensor;
 }

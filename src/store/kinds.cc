@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "muonstore/copy_plan.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
 
@@ -44,6 +45,7 @@ void RequireParameter(const ParameterSpec& parameter) {
   }
 }
 
+// The parameters of a flat group share what its segments have one of.
 void RequireUniform(std::span<const ParameterSpec> parameters,
                     const FlatGroup& group) {
   if (group.parameters.empty()) return;
@@ -60,6 +62,43 @@ void RequireUniform(std::span<const ParameterSpec> parameters,
                    .expected = std::string(DTypeName(first.weight_dtype)),
                    .found = std::string(DTypeName(parameter.weight_dtype))});
     }
+    if (parameter.optimizer != first.optimizer ||
+        parameter.group != group.group) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "the partitioning puts this parameter together with those of "
+                  "another optimizer or param group",
+                  {.tensor = parameter.name,
+                   .expected = StrCat(OptimizerName(first.optimizer),
+                                      ", group ", group.group),
+                   .found = StrCat(OptimizerName(parameter.optimizer),
+                                   ", group ", parameter.group)});
+    }
+  }
+  // Sums of segments and arenas must stay within 64 bits.
+  if (group.partition_elements > (int64_t{1} << 56)) {
+    throw Error(ErrorCode::kResourceExhausted,
+                "no machine holds a segment of this size",
+                {.tensor = first.name,
+                 .found = StrCat(group.partition_elements, " elements")});
+  }
+}
+
+// A partitioning of other parameters would address memory that is not there.
+void RequireCovered(const ParameterSpec& parameter, int32_t index,
+                    const Partitioning& partitioning) {
+  const bool trained = parameter.optimizer != Optimizer::kNone;
+  if (parameter.group < 0 || parameter.group > (1 << 20)) {
+    throw Error(ErrorCode::kInvalidArgument, "no such param group",
+                {.tensor = parameter.name, .found = StrCat(parameter.group)});
+  }
+  const std::vector<Fragment> fragments = partitioning.fragments(index);
+  const int64_t expected = trained ? parameter.shape.num_elements() : 0;
+  if (!CheckCoverage(fragments, expected).complete()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the partitioning was built from another shape or optimizer of "
+                "this parameter",
+                {.tensor = parameter.name,
+                 .expected = StrCat(expected, " elements, each once")});
   }
 }
 
@@ -105,6 +144,9 @@ void RequireStorable(std::span<const ParameterSpec> parameters,
   }
   for (const FlatGroup& group : partitioning.groups()) {
     RequireUniform(parameters, group);
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    RequireCovered(parameters[i], static_cast<int32_t>(i), partitioning);
   }
 }
 

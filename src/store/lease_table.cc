@@ -25,9 +25,34 @@ TensorKey LeaseTable::KeyOf(size_t entry) const {
           std::string(kStoreKinds[entry % kStoreKinds.size()])};
 }
 
+void LeaseTable::RequireNotExclusive(const Entry& entry) const {
+  if (!exclusive_) return;
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      "a step is running; take leases between steps",
+      {.tensor =
+           KeyOf(static_cast<size_t>(&entry - entries_.data())).ToString()});
+}
+
+LeaseTable::Exclusive::Exclusive(LeaseTable& table, std::string_view what)
+    : table_(table) {
+  const std::lock_guard lock(table_.mutex_);
+  table_.RequireNoLease(what);
+  if (table_.exclusive_) {
+    throw Error(ErrorCode::kInvalidArgument, "a step is running already");
+  }
+  table_.exclusive_ = true;
+}
+
+LeaseTable::Exclusive::~Exclusive() {
+  const std::lock_guard lock(table_.mutex_);
+  table_.exclusive_ = false;
+}
+
 uint64_t LeaseTable::AcquireRead(int32_t parameter, std::string_view kind) {
   const std::lock_guard lock(mutex_);
   Entry& entry = at(parameter, kind);
+  RequireNotExclusive(entry);
   if (entry.writer) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -43,6 +68,7 @@ uint64_t LeaseTable::AcquireRead(int32_t parameter, std::string_view kind) {
 uint64_t LeaseTable::AcquireWrite(int32_t parameter, std::string_view kind) {
   const std::lock_guard lock(mutex_);
   Entry& entry = at(parameter, kind);
+  RequireNotExclusive(entry);
   if (entry.writer || entry.readers > 0) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -80,6 +106,10 @@ uint64_t LeaseTable::generation(int32_t parameter,
 
 void LeaseTable::RequireNone(std::string_view what) const {
   const std::lock_guard lock(mutex_);
+  RequireNoLease(what);
+}
+
+void LeaseTable::RequireNoLease(std::string_view what) const {
   if (num_leases_ == 0) return;
   for (size_t i = 0; i < entries_.size(); ++i) {
     if (entries_[i].writer || entries_[i].readers > 0) {

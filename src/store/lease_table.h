@@ -30,8 +30,20 @@ class LeaseTable {
   void ReleaseWrite(int32_t parameter, std::string_view kind, bool committed);
 
   uint64_t generation(int32_t parameter, std::string_view kind) const;
-  // For writes without a lease, by the executor: throws while any is held.
+  // Throws while any lease is held.
   void RequireNone(std::string_view what) const;
+  // For writes without a lease, by the executor: no lease can be taken while
+  // this lives. Throws while any is held.
+  class Exclusive {
+   public:
+    Exclusive(LeaseTable& table, std::string_view what);
+    ~Exclusive();
+    Exclusive(const Exclusive&) = delete;
+    Exclusive& operator=(const Exclusive&) = delete;
+
+   private:
+    LeaseTable& table_;
+  };
   void Advance(int32_t parameter, std::string_view kind);
 
  private:
@@ -44,11 +56,15 @@ class LeaseTable {
   Entry& at(int32_t parameter, std::string_view kind);
   const Entry& at(int32_t parameter, std::string_view kind) const;
   TensorKey KeyOf(size_t entry) const;
+  // These hold the mutex.
+  void RequireNotExclusive(const Entry& entry) const;
+  void RequireNoLease(std::string_view what) const;
 
   const std::vector<ParameterSpec>& parameters_;
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;
   int64_t num_leases_ = 0;
+  bool exclusive_ = false;
 };
 
 }  // namespace muonstore

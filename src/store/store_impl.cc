@@ -190,12 +190,12 @@ bool StateStore::Impl::poisoned() const {
 }
 
 void StateStore::Impl::Close() {
+  leases.RequireNone("Close");
   {
     const std::lock_guard lock(state_mutex_);
     if (!segments.has_value()) return;
     if (unusable_.empty()) unusable_ = "the store is closed";
   }
-  leases.RequireNone("Close");
   Release();
 }
 

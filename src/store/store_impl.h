@@ -67,6 +67,8 @@ class StateStore::Impl {
   StoreRecord record;
   std::optional<Segments> segments;
   LeaseTable leases;
+  // An executor steps this store: there is one at a time.
+  bool has_executor = false;
 
  private:
   void RequireFits() const;

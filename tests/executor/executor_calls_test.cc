@@ -1,6 +1,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -126,13 +127,53 @@ TEST_F(ExecutorCallsTest, LossScalesAreExact) {
 
 TEST_F(ExecutorCallsTest, GroupsExist) {
   ExpectRefused([&] { executor_.group(2); }, ErrorCode::kInvalidArgument,
-                "0 to 1");
+                "below 2");
   ExpectRefused([&] { executor_.group(-1); }, ErrorCode::kInvalidArgument,
-                "0 to 1");
+                "below 2");
+  executor_.Close();
   ExecutorOptions options = StepOptionsOf(*store_);
   options.groups.pop_back();
   ExpectRefused([&] { OffloadExecutor executor(*store_, options); },
                 ErrorCode::kInvalidArgument, "2 groups");
+}
+
+TEST_F(ExecutorCallsTest, AStoreHasOneExecutorAtATime) {
+  const auto build = [&] {
+    OffloadExecutor executor(*store_, StepOptionsOf(*store_));
+  };
+  ExpectRefused(build, ErrorCode::kInvalidArgument, "already");
+  executor_.Close();
+  build();
+  build();
+}
+
+TEST_F(ExecutorCallsTest, HyperParametersThatMakeNoUpdateAreRefused) {
+  const double nan = std::nan("");
+  const auto before = AllState(*store_);
+  AccumulateAll(*store_, executor_, 1);
+  const GroupHyperParameters sound = executor_.group(0);
+  using Member = double GroupHyperParameters::*;
+  const std::vector<std::pair<Member, double>> bad = {
+      {&GroupHyperParameters::lr, nan},
+      {&GroupHyperParameters::lr, 1e300},
+      {&GroupHyperParameters::weight_decay, HUGE_VAL},
+      {&GroupHyperParameters::momentum, nan},
+      {&GroupHyperParameters::momentum, 1.5},
+      {&GroupHyperParameters::beta1, 1},
+      {&GroupHyperParameters::beta2, 2},
+      {&GroupHyperParameters::eps, -1}};
+  for (const auto& [member, value] : bad) {
+    executor_.group(0).*member = value;
+    ExpectRefused([&] { executor_.Step(); }, ErrorCode::kInvalidArgument,
+                  "param group 0");
+    executor_.group(0) = sound;
+  }
+  executor_.set_max_norm(nan);
+  ExpectRefused([&] { executor_.Step(); }, ErrorCode::kInvalidArgument,
+                "max_norm");
+  executor_.set_max_norm(1);
+  EXPECT_EQ(AllState(*store_), before);
+  EXPECT_FALSE(executor_.Step().overflow);
 }
 
 TEST_F(ExecutorCallsTest, AClosedExecutorSaysSo) {
@@ -178,6 +219,20 @@ TEST(ExecutorRanksTest, HyperParametersAreTheSameOnAllRanks) {
     // The gradients are still there.
     executor.group(0).lr = 0.5;
     EXPECT_FALSE(executor.Step().overflow);
+  });
+}
+
+TEST(ExecutorRanksTest, NewtonSchulzIsTheSameOnAllRanks) {
+  RunConnectedRanks(2, [](const auto& communicator) {
+    const auto store = MakeStepStore(communicator, {});
+    ExecutorOptions options = StepOptionsOf(*store);
+    if (communicator->rank() == 1) {
+      options.newton_schulz.precision = NewtonSchulzPrecision::kBF16;
+    }
+    const auto build = [&] { OffloadExecutor executor(*store, options); };
+    EXPECT_EQ(CodeOf(build), ErrorCode::kInvalidArgument);
+    options.newton_schulz = {};
+    build();
   });
 }
 

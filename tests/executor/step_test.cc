@@ -147,6 +147,22 @@ INSTANTIATE_TEST_SUITE_P(Where, OverflowTest,
                            return test.param.substr(0, test.param.find('.'));
                          });
 
+TEST(StepTest, GradientsWhoseSquaresHaveNoFloatAreAnOverflow) {
+  for (const float scale : {1.0F, 0x1p-20F}) {
+    const auto store = MakeStepStore(MakeSingleCommunicator(), {});
+    const StateBytes before = AllState(*store);
+    OffloadExecutor executor(*store, StepOptionsOf(*store));
+    AccumulateAll(*store, executor, 1, 1e30F * scale);
+    const StepReport report = executor.Step({.loss_scale = scale});
+    EXPECT_TRUE(report.overflow);
+    EXPECT_EQ(report.num_nonfinite, 0);
+    EXPECT_EQ(AllState(*store), before);
+    // What is large and sound is stepped.
+    AccumulateAll(*store, executor, 1, 1e16F * scale);
+    EXPECT_FALSE(executor.Step({.loss_scale = scale}).overflow);
+  }
+}
+
 TEST(StepTest, NoLossScaleChangesABit) {
   const StateBytes reference = Reference(1);
   for (const float scale : {1.0F, 4096.0F, 0.0078125F}) {

@@ -80,5 +80,50 @@ TEST(KindsTest, ThePartitioningIsOfTheseParameters) {
             ErrorCode::kInvalidArgument);
 }
 
+TEST(KindsTest, APartitioningOfOtherShapesIsRefused) {
+  const auto model = SmallModel();
+  for (const Shape& shape : {Shape({90, 60}), Shape({3, 6})}) {
+    auto other = model;
+    other[2].shape = shape;
+    const auto cut = Partitioning::Build(other, {.num_ranks = 2});
+    const auto check = [&] { RequireStorable(model, cut); };
+    EXPECT_EQ(CodeOf(check), ErrorCode::kInvalidArgument);
+    EXPECT_THAT(TextOf(check), HasSubstr("mlp.up.weight"));
+  }
+}
+
+TEST(KindsTest, AFlatGroupHasOneOptimizerAndParamGroup) {
+  const auto model = SmallModel();
+  const auto cut = Partitioning::FromGroups(
+      model, {.stage = 2, .num_ranks = 1},
+      {{.group = 0, .parameters = {0, 1, 2, 3, 4, 5}}});
+  EXPECT_EQ(CodeOf([&] { RequireStorable(model, cut); }),
+            ErrorCode::kInvalidArgument);
+  const auto renumbered =
+      Partitioning::FromGroups(model, {.stage = 2, .num_ranks = 1},
+                               {{.group = 7, .parameters = {1, 2, 3, 4}},
+                                {.group = 1, .parameters = {0, 5}}});
+  EXPECT_EQ(CodeOf([&] { RequireStorable(model, renumbered); }),
+            ErrorCode::kInvalidArgument);
+}
+
+TEST(KindsTest, AParameterThatThePartitioningLeavesOutIsNamed) {
+  const auto model = SmallModel();
+  const auto cut =
+      Partitioning::FromGroups(model, {.stage = 2, .num_ranks = 1},
+                               {{.group = 0, .parameters = {1, 2, 3}},
+                                {.group = 1, .parameters = {0, 5}}});
+  EXPECT_THAT(TextOf([&] { RequireStorable(model, cut); }),
+              HasSubstr("experts.weight"));
+}
+
+TEST(KindsTest, SizesBeyond64BitsAreRefused) {
+  const std::vector<ParameterSpec> model = {
+      {.name = "huge",
+       .shape = Shape({(int64_t{1} << 62) + 16}),
+       .optimizer = Optimizer::kAdam}};
+  EXPECT_EQ(CodeOf([&] { Check(model); }), ErrorCode::kResourceExhausted);
+}
+
 }  // namespace
 }  // namespace muonstore

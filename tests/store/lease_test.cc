@@ -10,6 +10,7 @@
 
 #include "muonstore/error.h"
 #include "muonstore/store.h"
+#include "src/store/store_impl.h"
 #include "tests/store/store_ranks.h"
 #include "tests/tensor/error_of.h"
 
@@ -108,6 +109,21 @@ TEST_F(LeaseTest, AMovedLeaseIsReleasedOnce) {
             ErrorCode::kInvalidArgument);
   kept.reset();
   store_.Write(kName, "master");
+}
+
+TEST_F(LeaseTest, NoneIsGivenWhileAStepRuns) {
+  LeaseTable& leases = store_.impl().leases;
+  {
+    const LeaseTable::Exclusive step(leases, "the test");
+    const auto read = [&] { store_.Read(kName, "master"); };
+    EXPECT_EQ(CodeOf(read), ErrorCode::kInvalidArgument);
+    EXPECT_THAT(TextOf(read), HasSubstr("a step is running"));
+    EXPECT_EQ(CodeOf([&] { store_.Write(kName, "momentum"); }),
+              ErrorCode::kInvalidArgument);
+  }
+  const ReadLease lease = store_.Read(kName, "master");
+  EXPECT_EQ(CodeOf([&] { LeaseTable::Exclusive step(leases, "the test"); }),
+            ErrorCode::kInvalidArgument);
 }
 
 TEST_F(LeaseTest, MatricesAreViewsOfTheStoresMemory) {

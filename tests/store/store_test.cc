@@ -155,6 +155,36 @@ TEST(StoreTest, AClosedStoreRefusesEverything) {
   EXPECT_FALSE(store.poisoned());
 }
 
+TEST(StoreTest, ALeaseAtCloseLeavesTheStoreOpen) {
+  const auto model = SmallModel();
+  StateStore store(model, Cut(model, 2, 1), {});
+  {
+    WriteLease lease = store.Write("norm.weight", "master");
+    EXPECT_EQ(CodeOf([&] { store.Close(); }), ErrorCode::kInvalidArgument);
+    lease.Commit();
+  }
+  EXPECT_EQ(store.generation("norm.weight", "master"), 1U);
+  store.Read("norm.weight", "master");
+  store.Close();
+}
+
+TEST(StoreTest, RanksThatGatherDifferentTensorsGetAnError) {
+  RunConnectedRanks(2, [](const auto& communicator) {
+    const auto model = SmallModel();
+    StateStore store(model, Cut(model, 3, 2), {.communicator = communicator});
+    const bool first = communicator->rank() == 0;
+    const auto gather = [&](const char* kind) {
+      store.Gather("norm.weight", kind);
+    };
+    EXPECT_EQ(CodeOf([&] { gather(first ? "exp_avg" : "master"); }),
+              ErrorCode::kInvalidArgument);
+    // A rank's own mistake reaches all, and breaks nothing.
+    EXPECT_EQ(CodeOf([&] { gather(first ? "momentum" : "master"); }),
+              first ? ErrorCode::kNotFound : ErrorCode::kUnavailable);
+    gather("master");
+  });
+}
+
 TEST(StoreTest, RanksThatDisagreeGetAnError) {
   RunConnectedRanks(3, [](const auto& communicator) {
     auto model = SmallModel();
