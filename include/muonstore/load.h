@@ -10,7 +10,7 @@
 // Failures: Error(kNotFound) for a parameter or state kind that the checkpoint
 //   lacks, Error(kDataLoss) for elements that its writer lost,
 //   Error(kInvalidArgument) for a shape or optimizer that differs and for ranks
-//   that opened different checkpoints, Error(kUnsupported) for momentum of an
+//   that opened checkpoints of different tags, steps or tensors, Error(kUnsupported) for momentum of an
 //   unknown scale and for dtypes that are no numbers; on every rank, before
 //   anything is changed. What a read finds damaged poisons the store: its own
 //   error on the rank that met it, Error(kUnavailable) on the others.
