@@ -10,10 +10,11 @@
 // Failures: Error(kNotFound) for a parameter or state kind that the checkpoint
 //   lacks, Error(kDataLoss) for elements that its writer lost,
 //   Error(kInvalidArgument) for a shape or optimizer that differs and for ranks
-//   that opened checkpoints of different tags, steps or tensors, Error(kUnsupported) for momentum of an
-//   unknown scale and for dtypes that are no numbers; on every rank, before
-//   anything is changed. What a read finds damaged poisons the store: its own
-//   error on the rank that met it, Error(kUnavailable) on the others.
+//   that opened checkpoints of different tags, steps or tensors,
+//   Error(kUnsupported) for momentum of an unknown scale and for dtypes that
+//   are no numbers; on every rank, before anything is changed. What a read
+//   finds damaged poisons the store: its own error on the rank that met it,
+//   Error(kUnavailable) on the others.
 
 #ifndef MUONSTORE_LOAD_H_
 #define MUONSTORE_LOAD_H_
