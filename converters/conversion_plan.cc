@@ -8,7 +8,7 @@
 #include "muonstore/convert.h"
 #include "muonstore/copy_plan.h"
 #include "src/base/str.h"
-#include "src/inspect/tensor_index.h"
+#include "src/state/tensor_index.h"
 
 namespace muonstore {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "muonstore/error.h"
 #include "src/base/str.h"
-#include "src/inspect/tensor_index.h"
 #include "src/partition/zero_rules.h"
+#include "src/state/tensor_index.h"
 
 namespace muonstore {
 namespace {

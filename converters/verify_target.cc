@@ -16,7 +16,7 @@
 #include "src/base/str.h"
 #include "src/inspect/parallel.h"
 #include "src/inspect/state_diff.h"
-#include "src/inspect/tensor_index.h"
+#include "src/state/tensor_index.h"
 
 namespace muonstore {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "formats/deepspeed/values.h"
 #include "src/base/str.h"
+#include "src/state/scalar_map.h"
 
 namespace muonstore::deepspeed {
 namespace {
@@ -18,13 +19,6 @@ using Severity = Finding::Severity;
 bool HasKind(const std::vector<GroupKind>& kinds, std::string_view kind) {
   return std::any_of(kinds.begin(), kinds.end(),
                      [&](const GroupKind& k) { return k.kind == kind; });
-}
-
-const Scalar* FindScalar(const ScalarMap& map, std::string_view name) {
-  const auto it = std::find_if(map.begin(), map.end(), [&](const auto& entry) {
-    return entry.first == name;
-  });
-  return it == map.end() ? nullptr : &it->second;
 }
 
 class Search {

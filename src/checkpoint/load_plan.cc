@@ -1,7 +1,6 @@
 #include "src/checkpoint/load_plan.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -9,6 +8,7 @@
 
 #include "src/base/str.h"
 #include "src/checkpoint/load_record.h"
+#include "src/state/tensor_index.h"
 
 namespace muonstore {
 namespace {
@@ -19,11 +19,10 @@ class Planner {
  public:
   Planner(const StateStore& store, const Checkpoint& checkpoint,
           const LoadOptions& options)
-      : store_(store), checkpoint_(checkpoint), options_(options) {
-    const auto tensors = checkpoint.tensors();
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      index_.emplace(tensors[i].key, i);
-    }
+      : store_(store),
+        checkpoint_(checkpoint),
+        options_(options),
+        index_(checkpoint) {
     plan_.record = store.record();
   }
 
@@ -50,11 +49,7 @@ class Planner {
 
   std::optional<size_t> Find(const std::string& name,
                              std::string_view kind) const {
-    const auto alias = info().aliases.find(name);
-    const std::string& kept =
-        alias == info().aliases.end() ? name : alias->second;
-    const auto found = index_.find(TensorKey{kept, StateKind(kind)});
-    return found == index_.end() ? std::nullopt : std::optional(found->second);
+    return index_.Find({name, StateKind(kind)});
   }
 
   void AddParameter(int32_t parameter) {
@@ -234,7 +229,7 @@ class Planner {
   const StateStore& store_;
   const Checkpoint& checkpoint_;
   const LoadOptions& options_;
-  std::map<TensorKey, size_t> index_;
+  TensorIndex index_;
   std::vector<std::string> rounded_weights_;
   std::vector<std::string> narrowed_;
   LoadPlan plan_;

@@ -9,6 +9,7 @@
 
 #include "src/base/str.h"
 #include "src/checkpoint/origin.h"
+#include "src/state/scalar_map.h"
 
 namespace muonstore {
 namespace {

@@ -11,11 +11,4 @@ bool IsDeepSpeedRun(const CheckpointInfo& info) {
          info.optimizer_class.starts_with("DeepSpeedZeroOptimizer");
 }
 
-const Scalar* FindScalar(const ScalarMap& map, std::string_view name) {
-  for (const auto& [key, value] : map) {
-    if (key == name) return &value;
-  }
-  return nullptr;
-}
-
 }  // namespace muonstore

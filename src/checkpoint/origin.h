@@ -7,8 +7,6 @@
 #ifndef MUONSTORE_SRC_CHECKPOINT_ORIGIN_H_
 #define MUONSTORE_SRC_CHECKPOINT_ORIGIN_H_
 
-#include <string_view>
-
 #include "muonstore/checkpoint.h"
 
 namespace muonstore {
@@ -16,9 +14,6 @@ namespace muonstore {
 bool IsDeepSpeedRun(const CheckpointInfo& info);
 // BF16_Optimizer clips raw gradients; the others orthogonalized updates.
 bool ClipsRawGradients(const CheckpointInfo& info);
-
-// A counter or hyper-parameter; null where there is none.
-const Scalar* FindScalar(const ScalarMap& map, std::string_view name);
 
 }  // namespace muonstore
 

@@ -7,6 +7,7 @@
 #include "formats/torchfile/carried_state.h"
 #include "src/base/str.h"
 #include "src/checkpoint/origin.h"
+#include "src/state/scalar_map.h"
 
 namespace muonstore {
 namespace {

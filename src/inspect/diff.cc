@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "src/inspect/tensor_index.h"
+#include "src/state/tensor_index.h"
 
 namespace muonstore {
 namespace {

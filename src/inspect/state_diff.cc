@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/base/str.h"
+#include "src/state/scalar_map.h"
 
 namespace muonstore {
 namespace {
@@ -24,18 +25,11 @@ std::optional<double> AsNumber(const Scalar& value) {
   return std::nullopt;
 }
 
-const Scalar* FindValue(const ScalarMap& map, const std::string& name) {
-  const auto it = std::find_if(map.begin(), map.end(), [&](const auto& entry) {
-    return entry.first == name;
-  });
-  return it == map.end() ? nullptr : &it->second;
-}
-
 // Values of both maps in the order of A, then those that only B has.
 void DiffMaps(const std::string& prefix, const ScalarMap& a, const ScalarMap& b,
               std::vector<ValueDiff>& out) {
   for (const auto& [name, value] : a) {
-    const Scalar* other = FindValue(b, name);
+    const Scalar* other = FindScalar(b, name);
     if (other == nullptr) {
       out.push_back({prefix + name, ScalarToString(value), kNone, false});
     } else if (!ScalarsEqual(value, *other)) {
@@ -44,7 +38,7 @@ void DiffMaps(const std::string& prefix, const ScalarMap& a, const ScalarMap& b,
     }
   }
   for (const auto& [name, value] : b) {
-    if (FindValue(a, name) == nullptr) {
+    if (FindScalar(a, name) == nullptr) {
       out.push_back({prefix + name, kNone, ScalarToString(value), false});
     }
   }

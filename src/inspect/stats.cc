@@ -9,7 +9,7 @@
 #include "muonstore/error.h"
 #include "src/base/str.h"
 #include "src/inspect/real_dtype.h"
-#include "src/inspect/tensor_index.h"
+#include "src/state/tensor_index.h"
 
 namespace muonstore {
 namespace {

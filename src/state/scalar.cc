@@ -3,6 +3,7 @@
 
 #include "muonstore/checkpoint.h"
 #include "src/base/str.h"
+#include "src/state/scalar_map.h"
 
 namespace muonstore {
 namespace {
@@ -26,6 +27,13 @@ struct Renderer {
 
 std::string ScalarToString(const Scalar& value) {
   return std::visit(Renderer(), value);
+}
+
+const Scalar* FindScalar(const ScalarMap& map, std::string_view name) {
+  for (const auto& [key, value] : map) {
+    if (key == name) return &value;
+  }
+  return nullptr;
 }
 
 }  // namespace muonstore

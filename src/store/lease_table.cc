@@ -20,18 +20,18 @@ const LeaseTable::Entry& LeaseTable::at(int32_t parameter,
                   StoreKindIndex(kind)];
 }
 
-TensorKey LeaseTable::KeyOf(size_t entry) const {
-  return {parameters_[entry / kStoreKinds.size()].name,
-          std::string(kStoreKinds[entry % kStoreKinds.size()])};
+std::string LeaseTable::NameOf(const Entry& entry) const {
+  const auto at = static_cast<size_t>(&entry - entries_.data());
+  return TensorKey{parameters_[at / kStoreKinds.size()].name,
+                   std::string(kStoreKinds[at % kStoreKinds.size()])}
+      .ToString();
 }
 
 void LeaseTable::RequireNotExclusive(const Entry& entry) const {
   if (!exclusive_) return;
-  throw Error(
-      ErrorCode::kInvalidArgument,
-      "a step is running; take leases between steps",
-      {.tensor =
-           KeyOf(static_cast<size_t>(&entry - entries_.data())).ToString()});
+  throw Error(ErrorCode::kInvalidArgument,
+              "a step is running; take leases between steps",
+              {.tensor = NameOf(entry)});
 }
 
 LeaseTable::Exclusive::Exclusive(LeaseTable& table, std::string_view what)
@@ -54,11 +54,9 @@ uint64_t LeaseTable::AcquireRead(int32_t parameter, std::string_view kind) {
   Entry& entry = at(parameter, kind);
   RequireNotExclusive(entry);
   if (entry.writer) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        "a write lease is held on this tensor; commit or drop it first",
-        {.tensor =
-             KeyOf(static_cast<size_t>(&entry - entries_.data())).ToString()});
+    throw Error(ErrorCode::kInvalidArgument,
+                "a write lease is held on this tensor; commit or drop it first",
+                {.tensor = NameOf(entry)});
   }
   ++entry.readers;
   ++num_leases_;
@@ -70,13 +68,11 @@ uint64_t LeaseTable::AcquireWrite(int32_t parameter, std::string_view kind) {
   Entry& entry = at(parameter, kind);
   RequireNotExclusive(entry);
   if (entry.writer || entry.readers > 0) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        StrCat(entry.writer ? "another write lease is"
-                            : StrCat(entry.readers, " read leases are"),
-               " held on this tensor; drop them before writing"),
-        {.tensor =
-             KeyOf(static_cast<size_t>(&entry - entries_.data())).ToString()});
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(entry.writer ? "another write lease is"
+                                    : StrCat(entry.readers, " read leases are"),
+                       " held on this tensor; drop them before writing"),
+                {.tensor = NameOf(entry)});
   }
   entry.writer = true;
   ++num_leases_;
@@ -111,12 +107,12 @@ void LeaseTable::RequireNone(std::string_view what) const {
 
 void LeaseTable::RequireNoLease(std::string_view what) const {
   if (num_leases_ == 0) return;
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].writer || entries_[i].readers > 0) {
+  for (const Entry& entry : entries_) {
+    if (entry.writer || entry.readers > 0) {
       throw Error(
           ErrorCode::kInvalidArgument,
           StrCat("a lease is held during ", what, "; drop all leases first"),
-          {.tensor = KeyOf(i).ToString()});
+          {.tensor = NameOf(entry)});
     }
   }
 }

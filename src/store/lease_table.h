@@ -55,7 +55,7 @@ class LeaseTable {
 
   Entry& at(int32_t parameter, std::string_view kind);
   const Entry& at(int32_t parameter, std::string_view kind) const;
-  TensorKey KeyOf(size_t entry) const;
+  std::string NameOf(const Entry& entry) const;
   // These hold the mutex.
   void RequireNotExclusive(const Entry& entry) const;
   void RequireNoLease(std::string_view what) const;

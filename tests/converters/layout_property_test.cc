@@ -12,7 +12,7 @@
 #include "converters/target_layout.h"
 #include "muonstore/convert.h"
 #include "muonstore/open.h"
-#include "src/inspect/tensor_index.h"
+#include "src/state/tensor_index.h"
 #include "tests/deepspeed/checkpoint_writer.h"
 #include "tests/partition/random_model.h"
 #include "tests/testutil/memory_sink.h"

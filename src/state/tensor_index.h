@@ -5,8 +5,8 @@
 // Ownership: keeps a reference to the Checkpoint, which must outlive it.
 // Threads: const after construction.
 
-#ifndef MUONSTORE_SRC_INSPECT_TENSOR_INDEX_H_
-#define MUONSTORE_SRC_INSPECT_TENSOR_INDEX_H_
+#ifndef MUONSTORE_SRC_STATE_TENSOR_INDEX_H_
+#define MUONSTORE_SRC_STATE_TENSOR_INDEX_H_
 
 #include <cstddef>
 #include <map>
@@ -30,4 +30,4 @@ class TensorIndex {
 
 }  // namespace muonstore
 
-#endif  // MUONSTORE_SRC_INSPECT_TENSOR_INDEX_H_
+#endif  // MUONSTORE_SRC_STATE_TENSOR_INDEX_H_

@@ -1,4 +1,4 @@
-#include "src/inspect/tensor_index.h"
+#include "src/state/tensor_index.h"
 
 namespace muonstore {
 
