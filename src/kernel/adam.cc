@@ -28,9 +28,12 @@ struct Constants {
 
 struct Pointers {
   const float* accumulated;
-  float* master;
-  float* exp_avg;
-  float* exp_avg_sq;
+  const float* master;
+  const float* exp_avg;
+  const float* exp_avg_sq;
+  float* next_master;
+  float* next_exp_avg;
+  float* next_exp_avg_sq;
 };
 
 template <bool kL2>
@@ -53,9 +56,9 @@ MUONSTORE_INLINE void TorchLoop(Constants c, Pointers p, size_t count,
         std::fma(c.rest2 * gradient, gradient, p.exp_avg_sq[i] * c.beta2);
     const float denominator = std::sqrt(exp_avg_sq) / c.root + c.eps;
     const float updated = decayed + c.step_size * exp_avg / denominator;
-    p.exp_avg[i] = exp_avg;
-    p.exp_avg_sq[i] = exp_avg_sq;
-    p.master[i] = updated;
+    p.next_exp_avg[i] = exp_avg;
+    p.next_exp_avg_sq[i] = exp_avg_sq;
+    p.next_master[i] = updated;
     weight.Store(i, updated);
   }
 }
@@ -73,9 +76,9 @@ MUONSTORE_INLINE void DeepSpeedLoop(Constants c, Pointers p, size_t count,
         exp_avg / std::fma(std::sqrt(exp_avg_sq), c.root, c.eps);
     const float decayed = std::fma(p.master[i], c.decay, p.master[i]);
     const float updated = std::fma(direction, c.step_size, decayed);
-    p.exp_avg[i] = exp_avg;
-    p.exp_avg_sq[i] = exp_avg_sq;
-    p.master[i] = updated;
+    p.next_exp_avg[i] = exp_avg;
+    p.next_exp_avg_sq[i] = exp_avg_sq;
+    p.next_master[i] = updated;
     weight.Store(i, updated);
   }
 }
@@ -160,12 +163,16 @@ void AdamStep(const AdamParams& params, std::span<const float> accumulated,
                 {.expected = "1 or more", .found = StrCat(params.step)});
   }
   const size_t count = accumulated.size();
-  CheckCount("master weight", count, state.master.size());
-  CheckCount("exp_avg", count, state.exp_avg.size());
-  CheckCount("exp_avg_sq", count, state.exp_avg_sq.size());
+  CheckState("master weight", count, state.master);
+  CheckState("exp_avg", count, state.exp_avg);
+  CheckState("exp_avg_sq", count, state.exp_avg_sq);
   CheckWeights(weights, count);
-  const Pointers pointers = {accumulated.data(), state.master.data(),
-                             state.exp_avg.data(), state.exp_avg_sq.data()};
+  const Pointers pointers = {
+      accumulated.data(),          state.master.in.data(),
+      state.exp_avg.in.data(),     state.exp_avg_sq.in.data(),
+      state.master.out.data(),     state.exp_avg.out.data(),
+      state.exp_avg_sq.out.data(),
+  };
   const bool l2 = !params.decoupled_decay && params.weight_decay != 0;
   if (params.order == AdamOrder::kTorch) {
     StepTorch(TorchConstants(params), pointers, count, l2, weights);

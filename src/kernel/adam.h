@@ -18,7 +18,7 @@
 //   W = fma(d, float(-lr / (1 - pow(beta1, t))), W)
 // The compute weight is the new W, rounded.
 // Bits: the same for an element whatever range it is passed in.
-// Ownership: views that must not overlap.
+// Ownership: views that must not overlap; see state_span.h.
 // Threads: pure; call from many threads on disjoint ranges.
 // Failures: Error(kInvalidArgument) for sizes that do not fit and a step < 1.
 
@@ -30,6 +30,7 @@
 
 #include "muonstore/update_rule.h"
 #include "src/kernel/compute_weight.h"
+#include "src/kernel/state_span.h"
 
 namespace muonstore {
 
@@ -48,9 +49,9 @@ struct AdamParams {
 };
 
 struct AdamState {
-  std::span<float> master;
-  std::span<float> exp_avg;
-  std::span<float> exp_avg_sq;
+  StateSpan master;
+  StateSpan exp_avg;
+  StateSpan exp_avg_sq;
 };
 
 void AdamStep(const AdamParams& params, std::span<const float> accumulated,

@@ -16,12 +16,14 @@ struct Blend {
 };
 
 template <bool kNesterov>
-MUONSTORE_INLINE void LerpLoop(Blend blend, float* __restrict accumulated,
-                               float* __restrict momentum, size_t count) {
+MUONSTORE_INLINE void LerpLoop(Blend blend, float* accumulated,
+                               const float* momentum, float* next,
+                               size_t count) {
+  MUONSTORE_INDEPENDENT
   for (size_t i = 0; i < count; ++i) {
     const float gradient = accumulated[i] / blend.divisor * blend.clip_factor;
     const float updated = blend.into_momentum(momentum[i], gradient);
-    momentum[i] = updated;
+    next[i] = updated;
     if constexpr (kNesterov) {
       accumulated[i] = blend.into_update(gradient, updated);
     }
@@ -29,12 +31,14 @@ MUONSTORE_INLINE void LerpLoop(Blend blend, float* __restrict accumulated,
 }
 
 template <bool kNesterov>
-MUONSTORE_INLINE void AccumulateLoop(Blend blend, float* __restrict accumulated,
-                                     float* __restrict momentum, size_t count) {
+MUONSTORE_INLINE void AccumulateLoop(Blend blend, float* accumulated,
+                                     const float* momentum, float* next,
+                                     size_t count) {
+  MUONSTORE_INDEPENDENT
   for (size_t i = 0; i < count; ++i) {
     const float gradient = accumulated[i] / blend.divisor * blend.clip_factor;
     const float updated = blend.mu * momentum[i] + gradient;
-    momentum[i] = updated;
+    next[i] = updated;
     if constexpr (kNesterov) {
       accumulated[i] = blend.mu * updated + gradient;
     }
@@ -43,24 +47,27 @@ MUONSTORE_INLINE void AccumulateLoop(Blend blend, float* __restrict accumulated,
 
 MUONSTORE_SIMD
 void Update(const Blend& blend, MomentumConvention convention, bool nesterov,
-            float* accumulated, float* momentum, size_t count) {
+            float* accumulated, const StateSpan& state) {
+  const float* momentum = state.in.data();
+  float* next = state.out.data();
+  const size_t count = state.in.size();
   const bool lerp = convention == MomentumConvention::kLerp;
   if (lerp && nesterov) {
-    LerpLoop<true>(blend, accumulated, momentum, count);
+    LerpLoop<true>(blend, accumulated, momentum, next, count);
   } else if (lerp) {
-    LerpLoop<false>(blend, accumulated, momentum, count);
+    LerpLoop<false>(blend, accumulated, momentum, next, count);
   } else if (nesterov) {
-    AccumulateLoop<true>(blend, accumulated, momentum, count);
+    AccumulateLoop<true>(blend, accumulated, momentum, next, count);
   } else {
-    AccumulateLoop<false>(blend, accumulated, momentum, count);
+    AccumulateLoop<false>(blend, accumulated, momentum, next, count);
   }
 }
 
 }  // namespace
 
 void UpdateMomentum(const MomentumParams& params, std::span<float> accumulated,
-                    std::span<float> momentum) {
-  CheckCount("momentum", accumulated.size(), momentum.size());
+                    const StateSpan& momentum) {
+  CheckState("momentum", accumulated.size(), momentum);
   const Blend blend = {
       .divisor = params.divisor,
       .clip_factor = params.clip_factor,
@@ -69,7 +76,7 @@ void UpdateMomentum(const MomentumParams& params, std::span<float> accumulated,
       .into_update = Lerp(static_cast<float>(params.mu)),
   };
   Update(blend, params.convention, params.nesterov, accumulated.data(),
-         momentum.data(), accumulated.size());
+         momentum);
 }
 
 }  // namespace muonstore

@@ -11,7 +11,7 @@
 // torch's own, bit for bit in f32. The sum v * M + g is two roundings, as in
 // dion and Moonlight.
 // Bits: the same for an element whatever range it is passed in.
-// Ownership: views that must not overlap.
+// Ownership: views that must not overlap; see state_span.h.
 // Threads: pure; call from many threads on disjoint ranges.
 // Failures: Error(kInvalidArgument) for sizes that differ.
 
@@ -21,6 +21,7 @@
 #include <span>
 
 #include "muonstore/checkpoint.h"
+#include "src/kernel/state_span.h"
 
 namespace muonstore {
 
@@ -32,10 +33,10 @@ struct MomentumParams {
   float clip_factor = 1;  // Rounded once, the same for the whole step.
 };
 
-// Updates `momentum` in place. With Nesterov `accumulated` then holds what to
+// Updates `momentum`. With Nesterov `accumulated` then holds what to
 // orthogonalize; without, it is left as it was: that is the momentum itself.
 void UpdateMomentum(const MomentumParams& params, std::span<float> accumulated,
-                    std::span<float> momentum);
+                    const StateSpan& momentum);
 
 }  // namespace muonstore
 

@@ -7,7 +7,7 @@
 // is decoupled and uses the learning rate without the scale. The compute weight
 // is the new W, rounded.
 // Bits: the same for an element whatever range it is passed in.
-// Ownership: views that must not overlap.
+// Ownership: views that must not overlap; see state_span.h.
 // Threads: pure; call from many threads on disjoint ranges.
 // Failures: Error(kInvalidArgument) for sizes that do not fit.
 
@@ -17,6 +17,7 @@
 #include <span>
 
 #include "src/kernel/compute_weight.h"
+#include "src/kernel/state_span.h"
 
 namespace muonstore {
 
@@ -27,7 +28,7 @@ struct MuonUpdateParams {
 };
 
 void ApplyMuonUpdate(const MuonUpdateParams& params,
-                     std::span<const float> update, std::span<float> master,
+                     std::span<const float> update, const StateSpan& master,
                      const ComputeWeights& weights);
 
 }  // namespace muonstore

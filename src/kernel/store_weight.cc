@@ -26,12 +26,13 @@ void CheckWeights(const ComputeWeights& weights, size_t num_elements) {
   }
 }
 
-void CheckCount(const char* what, size_t expected, size_t found) {
-  if (expected != found) {
+void CheckState(const char* what, size_t expected, const StateSpan& found) {
+  for (const size_t count : {found.in.size(), found.out.size()}) {
+    if (count == expected) continue;
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("the ", what, " of an update does not fit"),
                 {.expected = StrCat(expected, " elements"),
-                 .found = StrCat(found, " elements")});
+                 .found = StrCat(count, " elements")});
   }
 }
 

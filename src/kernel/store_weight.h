@@ -11,6 +11,7 @@
 
 #include "src/kernel/compute_weight.h"
 #include "src/kernel/simd.h"
+#include "src/kernel/state_span.h"
 #include "src/tensor/float_bits.h"
 
 namespace muonstore {
@@ -59,8 +60,9 @@ MUONSTORE_INLINE void WithWeight(const ComputeWeights& weights, Body body) {
 // Error(kInvalidArgument) unless `weights` is empty or fits `num_elements`.
 void CheckWeights(const ComputeWeights& weights, size_t num_elements);
 
-// Error(kInvalidArgument) naming `what` unless both counts agree.
-void CheckCount(const char* what, size_t expected, size_t found);
+// Error(kInvalidArgument) naming `what` unless both sides have `expected`
+// elements.
+void CheckState(const char* what, size_t expected, const StateSpan& found);
 
 }  // namespace muonstore
 

@@ -71,6 +71,21 @@ TEST(Momentum, FollowsTheFormulasInDouble) {
   }
 }
 
+TEST(Momentum, TheNextGenerationMayLieElsewhere) {
+  for (const MomentumParams& params : AllParams()) {
+    const std::vector<float> momentum = NormalFloats(kCount, 4);
+    std::vector<float> update = NormalFloats(kCount, 3);
+    std::vector<float> update_in_place = update;
+    std::vector<float> in_place = momentum;
+    std::vector<float> next(kCount, -7.0F);
+    UpdateMomentum(params, update_in_place, in_place);
+    UpdateMomentum(params, update, {momentum, next});
+    ASSERT_TRUE(SameBits(next, in_place));
+    ASSERT_TRUE(SameBits(update, update_in_place));
+    ASSERT_TRUE(SameBits(momentum, NormalFloats(kCount, 4)));
+  }
+}
+
 TEST(Momentum, BitsDoNotDependOnTheCut) {
   for (const MomentumParams& params : AllParams()) {
     const std::vector<float> accumulated = NormalFloats(kCount, 3);

@@ -52,6 +52,19 @@ TEST(MuonUpdate, RoundsAsTorchDoes) {
   }
 }
 
+TEST(MuonUpdate, TheNextGenerationMayLieElsewhere) {
+  const std::vector<float> update = NormalFloats(kCount, 5);
+  const std::vector<float> master = NormalFloats(kCount, 6);
+  for (const MuonUpdateParams& params : AllParams()) {
+    std::vector<float> in_place = master;
+    std::vector<float> next(kCount, -7.0F);
+    ApplyMuonUpdate(params, update, in_place, {});
+    ApplyMuonUpdate(params, update, {master, next}, {});
+    ASSERT_TRUE(SameBits(next, in_place));
+    ASSERT_TRUE(SameBits(master, NormalFloats(kCount, 6)));
+  }
+}
+
 TEST(MuonUpdate, BitsDoNotDependOnTheCut) {
   const MuonUpdateParams params = AllParams()[2];
   const std::vector<float> update = NormalFloats(kCount, 5);
