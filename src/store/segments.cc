@@ -60,14 +60,29 @@ Segments::Segments(std::vector<KindPlan> plans, const TierPolicy& tiers)
   }
 }
 
-std::span<std::byte> Segments::bytes(std::string_view kind,
-                                     int32_t flat_group) const {
+Segments::Place Segments::PlaceOf(std::string_view kind,
+                                  int32_t flat_group) const {
   for (size_t i = 0; i < plans_.size(); ++i) {
     if (plans_[i].kind != kind) continue;
     const int32_t block = plans_[i].block_of[static_cast<size_t>(flat_group)];
-    if (block >= 0) return arenas_[i]->memory(block, 0);
+    if (block >= 0) return {arenas_[i].get(), block};
   }
   return {};
+}
+
+bool Segments::has(std::string_view kind, int32_t flat_group) const {
+  return PlaceOf(kind, flat_group).arena != nullptr;
+}
+
+bool Segments::addressable(std::string_view kind, int32_t flat_group) const {
+  return has(kind, flat_group);
+}
+
+std::span<std::byte> Segments::bytes(std::string_view kind,
+                                     int32_t flat_group) const {
+  const Place place = PlaceOf(kind, flat_group);
+  if (place.arena == nullptr) return {};
+  return place.arena->memory(place.block, 0);
 }
 
 std::span<float> Segments::f32(std::string_view kind,
@@ -77,5 +92,41 @@ std::span<float> Segments::f32(std::string_view kind,
   return {reinterpret_cast<float*>(memory.data()),
           memory.size() / sizeof(float)};
 }
+
+PendingPtr Segments::Read(std::string_view kind, int32_t flat_group,
+                          uint64_t offset_bytes,
+                          std::span<std::byte> out) const {
+  const Place place = PlaceOf(kind, flat_group);
+  return place.arena->Read(
+      {.block = place.block, .slot = 0, .offset_bytes = offset_bytes}, out);
+}
+
+PendingPtr Segments::Write(std::string_view kind, int32_t flat_group,
+                           uint64_t offset_bytes,
+                           std::span<const std::byte> data) {
+  const Place place = PlaceOf(kind, flat_group);
+  return place.arena->Write(
+      {.block = place.block, .slot = 0, .offset_bytes = offset_bytes}, data);
+}
+
+void Segments::BeginPartialWrite(std::string_view /*kind*/,
+                                 int32_t /*flat_group*/) {}
+
+void Segments::BeginUpdate(std::string_view /*kind*/, int32_t /*flat_group*/) {}
+
+std::span<std::byte> Segments::next_bytes(std::string_view kind,
+                                          int32_t flat_group) const {
+  return bytes(kind, flat_group);
+}
+
+PendingPtr Segments::WriteNext(std::string_view kind, int32_t flat_group,
+                               uint64_t offset_bytes,
+                               std::span<const std::byte> data) {
+  return Write(kind, flat_group, offset_bytes, data);
+}
+
+void Segments::CommitUpdates() {}
+
+void Segments::DropUpdates() {}
 
 }  // namespace muonstore
