@@ -8,7 +8,9 @@
 //   Each matrix is orthogonalized once over all ranks, on the rank that the
 //   plan gives it to; what other ranks hold of it is gathered and scattered.
 //   Results are the same bits for every stage, number of ranks and threads,
-//   tier, and with or without overlap.
+//   tier, and with or without overlap. State on a tier that is not memory
+//   passes through staging buffers; the previous generation stays on the tier
+//   until the step has ended.
 // Ownership: refers to the store, which must outlive it. One executor a store.
 // Threads: one thread at a time. Step, Close and the constructor are
 //   collective.
@@ -56,6 +58,12 @@ struct GroupHyperParameters {
   bool decoupled_decay = true;
 };
 
+// How state on a tier that is not memory passes through it.
+enum class SwapMode {
+  kPartitioned,  // Each part is read, worked on and written, in turn.
+  kPipelined,    // Part k + 1 is read and k - 1 written while k is worked on.
+};
+
 struct ExecutorOptions {
   // Of the store's param groups, in their order.
   std::vector<GroupHyperParameters> groups;
@@ -71,6 +79,11 @@ struct ExecutorOptions {
   // matrix where that is more. A limit that is set is hard: a matrix that
   // cannot fit is an error of the constructor.
   uint64_t max_gather_bytes = 0;
+  SwapMode swap_mode = SwapMode::kPipelined;
+  // Bytes of this rank's staging buffers, where state lies on a tier that is
+  // not memory. 0: 256 MB, or what the largest matrix needs where that is more.
+  // A limit that is set is hard, as above.
+  uint64_t max_swap_bytes = 0;
   // Null: this host's processor.
   std::shared_ptr<Device> device;
 };
@@ -106,11 +119,14 @@ struct StepReport {
   // This rank: received from other ranks; largest use of gather buffers.
   uint64_t received_bytes = 0;
   uint64_t peak_gather_bytes = 0;
+  // This rank: largest use of staging buffers.
+  uint64_t peak_swap_bytes = 0;
   // This rank, seconds: deciding, element-wise passes, waiting for exchanges,
-  // orthogonalizing, all.
+  // waiting for reads and writes of tiers, orthogonalizing, all.
   double prepare_s = 0;
   double update_s = 0;
   double exchange_s = 0;
+  double swap_s = 0;
   double orthogonalize_s = 0;
   double total_s = 0;
 };

@@ -14,7 +14,7 @@ struct Sides {
 };
 
 Sides SidesOf(const ChunkPlan& plan, size_t round, int32_t rank,
-              const SegmentOf& segment_of, std::span<std::byte> buffer) {
+              const MemoryOf& memory_of, std::span<std::byte> buffer) {
   Sides sides;
   const auto num_ranks = static_cast<int32_t>(plan.chunks.size());
   for (int32_t owner = 0; owner < num_ranks; ++owner) {
@@ -27,8 +27,7 @@ Sides SidesOf(const ChunkPlan& plan, size_t round, int32_t rank,
         const auto length = static_cast<size_t>(piece.length);
         if (piece.rank == rank) {
           sides.segments.push_back(
-              {owner, std::as_writable_bytes(segment_of(task).subspan(
-                          static_cast<size_t>(piece.segment_offset), length))});
+              {owner, std::as_writable_bytes(memory_of(task, piece))});
         }
         if (owner == rank) {
           sides.buffers.push_back(
@@ -56,13 +55,13 @@ ExchangePlan From(const std::vector<ReceivePiece>& sources,
 }  // namespace
 
 ExchangePlan PlanGather(const ChunkPlan& plan, size_t round, int32_t rank,
-                        const SegmentOf& source, std::span<std::byte> buffer) {
+                        const MemoryOf& source, std::span<std::byte> buffer) {
   Sides sides = SidesOf(plan, round, rank, source, buffer);
   return From(sides.segments, std::move(sides.buffers));
 }
 
 ExchangePlan PlanScatter(const ChunkPlan& plan, size_t round, int32_t rank,
-                         const SegmentOf& dest, std::span<std::byte> buffer) {
+                         const MemoryOf& dest, std::span<std::byte> buffer) {
   Sides sides = SidesOf(plan, round, rank, dest, buffer);
   return From(sides.buffers, std::move(sides.segments));
 }

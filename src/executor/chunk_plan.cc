@@ -11,9 +11,6 @@
 namespace muonstore {
 namespace {
 
-// Beyond this a longer chunk only delays the overlap.
-constexpr uint64_t kChunkBytes = uint64_t{8} << 20;
-
 uint64_t BytesOf(const MatrixTask& task) {
   return static_cast<uint64_t>(task.num_elements()) * sizeof(float);
 }
@@ -51,7 +48,7 @@ void ChooseBuffers(const ChunkPlanOptions& options, const MatrixTask& largest,
   const auto wanted =
       static_cast<uint64_t>(options.overlap ? (options.in_place ? 3 : 4) : 1);
   plan.buffer_bytes =
-      std::max(matrix_bytes, std::min(limit / wanted, kChunkBytes));
+      std::max(matrix_bytes, std::min(limit / wanted, options.chunk_bytes));
   plan.num_buffers =
       static_cast<int32_t>(std::min(wanted, limit / plan.buffer_bytes));
   // An accelerator's batch and the next one's gather need a buffer each.
@@ -70,6 +67,16 @@ void AppendToChunks(const MatrixTask& task, size_t index, uint64_t buffer_bytes,
 }
 
 }  // namespace
+
+std::vector<size_t> ChunkPlan::TasksOfRound(size_t round) const {
+  std::vector<size_t> all;
+  for (size_t rank = 0; rank < chunks.size(); ++rank) {
+    const Chunk* of_rank = chunk(static_cast<int32_t>(rank), round);
+    if (of_rank == nullptr) continue;
+    all.insert(all.end(), of_rank->tasks.begin(), of_rank->tasks.end());
+  }
+  return all;
+}
 
 ChunkPlan PlanChunks(std::vector<MatrixTask> tasks,
                      std::span<const ParameterSpec> parameters,

@@ -22,6 +22,8 @@ namespace muonstore {
 
 // Of a rank's gather buffers, unless a limit is set or matrices are larger.
 inline constexpr uint64_t kDefaultGatherBytes = uint64_t{256} << 20;
+// Beyond this a longer chunk only delays the overlap.
+inline constexpr uint64_t kDefaultChunkBytes = uint64_t{8} << 20;
 
 // Matrices of one shape, dense, one behind the other in a gather buffer.
 struct Chunk {
@@ -40,6 +42,8 @@ struct ChunkPlanOptions {
   int32_t num_ranks = 1;
   // See ExecutorOptions::max_gather_bytes.
   uint64_t max_gather_bytes = 0;
+  // Of a gather buffer, unless a matrix is larger.
+  uint64_t chunk_bytes = kDefaultChunkBytes;
   bool overlap = true;
   // False: the device does not work in host memory, so that every matrix goes
   // through a gather buffer.
@@ -58,11 +62,16 @@ struct ChunkPlan {
   uint64_t buffer_bytes = 0;
   bool overlap = true;
 
+  uint64_t total_bytes() const {
+    return static_cast<uint64_t>(num_buffers) * buffer_bytes;
+  }
   // Null where the rank has nothing to do in this round.
   const Chunk* chunk(int32_t rank, size_t round) const {
     const auto& of_rank = chunks[static_cast<size_t>(rank)];
     return round < of_rank.size() ? &of_rank[round] : nullptr;
   }
+  // Of all ranks.
+  std::vector<size_t> TasksOfRound(size_t round) const;
 };
 
 ChunkPlan PlanChunks(std::vector<MatrixTask> tasks,

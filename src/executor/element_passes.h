@@ -1,9 +1,9 @@
-// The element-wise passes of a step over this rank's segments.
+// The element-wise passes of a step over the stages of its units.
 //
 // What: norms, momentum, Adam and the application of updates, in slices over
 //   the pool's threads. Segments hold zeros where they are padding, and every
 //   pass leaves zeros there.
-// Ownership: refers to store and pool.
+// Ownership: refers to the pool.
 // Threads: one caller.
 
 #ifndef MUONSTORE_SRC_EXECUTOR_ELEMENT_PASSES_H_
@@ -11,55 +11,49 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "muonstore/executor.h"
 #include "muonstore/thread_pool.h"
-#include "src/executor/matrix_task.h"
+#include "src/executor/stage.h"
 #include "src/kernel/adam.h"
-#include "src/kernel/compute_weight.h"
 #include "src/kernel/exact_sum.h"
 #include "src/kernel/momentum.h"
-#include "src/store/store_impl.h"
 
 namespace muonstore {
 
 // A run of one of this rank's segments that an update belongs to.
 struct UpdateRun {
-  int32_t flat_group = 0;
-  int64_t first = 0;
-  int64_t count = 0;
+  SegmentRun at;
   int32_t group = 0;
   double scale = 1;
 };
 
+// Cuts runs, so that threads can share them.
+std::vector<UpdateRun> SplitRuns(std::span<const UpdateRun> runs);
+// Of a whole unit.
+std::vector<UpdateRun> SplitRuns(const Unit& unit);
+
 class ElementPasses {
  public:
-  ElementPasses(StateStore::Impl& store, ThreadPool& pool)
-      : store_(store), pool_(pool) {}
+  explicit ElementPasses(ThreadPool& pool) : pool_(pool) {}
 
-  // Sums of squares of the accumulated gradients of a flat group, each times
-  // `factor` first.
-  ExactSum SumGradients(int32_t flat_group, float factor) const;
-  // The same of what the gradient segments hold in `runs`, times each scale.
-  ExactSum SumUpdates(std::span<const UpdateRun> runs) const;
+  // Sum of squares of what the gradient segments hold in `runs`, each element
+  // times the float of its run's scale first.
+  ExactSum SumSquares(const Stage& stage, std::span<const UpdateRun> runs);
 
-  void Momentum(int32_t flat_group, const MomentumParams& params);
-  void Adam(int32_t flat_group, const AdamParams& params);
+  // `params` by param group.
+  void Momentum(const Stage& stage, std::span<const UpdateRun> runs,
+                std::span<const MomentumParams> params);
+  void Adam(const Stage& stage, const Unit& unit, const AdamParams& params);
   // `groups` by param group; scales are multiplied by `factor`.
-  void ApplyUpdates(std::span<const UpdateRun> runs,
+  void ApplyUpdates(const Stage& stage, std::span<const UpdateRun> runs,
                     std::span<const GroupHyperParameters> groups,
                     double factor);
 
  private:
-  ComputeWeights WeightsOf(int32_t flat_group, int64_t first,
-                           int64_t count) const;
-
-  StateStore::Impl& store_;
   ThreadPool& pool_;
 };
-
-// Cuts runs, so that threads can share them.
-std::vector<UpdateRun> SplitRuns(std::span<const UpdateRun> runs);
 
 }  // namespace muonstore
 

@@ -8,11 +8,13 @@
 #include "src/base/str.h"
 #include "src/executor/executor_impl.h"
 #include "src/executor/slices.h"
-#include "src/kernel/accumulate.h"
 #include "src/store/agreement.h"
 
 namespace muonstore {
 namespace {
+
+// Of gradients that are not in memory, at a time.
+constexpr int64_t kEditElements = int64_t{1} << 20;
 
 size_t NumGroups(const StateStore::Impl& store) {
   return store.record.group_steps.size();
@@ -58,7 +60,7 @@ OffloadExecutor::Impl::Impl(StateStore& store, ExecutorOptions options)
       options_(std::move(options)),
       threads_(options_.num_threads),
       device_(options_.device),
-      passes_(store_, threads_),
+      passes_(threads_),
       ledger_(store_) {
   store_.RequireUsable();
   if (device_ == nullptr) {
@@ -69,17 +71,20 @@ OffloadExecutor::Impl::Impl(StateStore& store, ExecutorOptions options)
                    Digest()
                        .Add(int64_t{options_.overlap})
                        .Add(static_cast<int64_t>(options_.max_gather_bytes))
+                       .Add(static_cast<int64_t>(plan_.num_rounds))
+                       .Add(int64_t{plan_.overlap})
                        .Add(device_->name())
                        .Add(HyperParameterDigest())
                        .Add(NewtonSchulzDigest())
                        .value());
-  Tier& tier = *store_.options.tiers.of(StateKind(kGradient)).tier;
-  pool_ = std::make_unique<GatherPool>(
-      tier, *store_.communicator, plan_.num_rounds > 0 ? plan_.num_buffers : 0,
-      plan_.buffer_bytes);
+  MakeBuffers();
   LogBuffers();
-  pipeline_ = std::make_unique<MuonPipeline>(plan_, *device_,
-                                             *store_.communicator, *pool_);
+  pipeline_ = std::make_unique<MuonPipeline>(
+      PipelineParts{.chunks = plan_,
+                    .units = units_,
+                    .device = *device_,
+                    .communicator = *store_.communicator,
+                    .gather_buffers = *pool_});
   store_.has_executor = true;
 }
 
@@ -96,26 +101,61 @@ void OffloadExecutor::Impl::Build() {
                 {.expected = StrCat(NumGroups(store_), " groups"),
                  .found = StrCat(options_.groups.size())});
   }
+  const ChunkPlanOptions chunk_options = {
+      .num_ranks = store_.communicator->size(),
+      .max_gather_bytes = options_.max_gather_bytes,
+      .overlap = options_.overlap,
+      .in_place = device_->works_in_host_memory()};
   plan_ = PlanChunks(MakeMatrixTasks(store_.parameters, store_.partitioning,
                                      options_.newton_schulz),
-                     store_.parameters,
-                     {.num_ranks = store_.communicator->size(),
-                      .max_gather_bytes = options_.max_gather_bytes,
-                      .overlap = options_.overlap,
-                      .in_place = device_->works_in_host_memory()});
+                     store_.parameters, chunk_options);
+  units_ = PlanSwap(store_,
+                    {.mode = options_.swap_mode,
+                     .max_swap_bytes = options_.max_swap_bytes,
+                     .in_place = chunk_options.in_place},
+                    chunk_options, plan_);
+}
+
+void OffloadExecutor::Impl::MakeBuffers() {
+  Communicator& communicator = *store_.communicator;
+  std::shared_ptr<Tier> tier =
+      store_.options.tiers.of(StateKind(kGradient)).tier;
+  // Peers read these buffers in place.
+  if (!tier->addressable()) {
+    tier =
+        communicator.size() > 1 ? MakeSharedHostTier() : MakePinnedHostTier();
+  }
+  pool_ = std::make_unique<BufferPool>(
+      *tier, communicator,
+      BufferPoolOptions{
+          .name = "gather buffers",
+          .num_buffers = plan_.num_rounds > 0 ? plan_.num_buffers : 0,
+          .buffer_bytes = plan_.buffer_bytes});
+  staging_ = std::make_unique<BufferPool>(
+      *tier, communicator,
+      BufferPoolOptions{.name = "staging buffers",
+                        .num_buffers = units_.num_buffers,
+                        .buffer_bytes = units_.buffer_bytes});
 }
 
 void OffloadExecutor::Impl::LogBuffers() const {
-  const uint64_t bytes =
-      static_cast<uint64_t>(plan_.num_buffers) * plan_.buffer_bytes;
-  if (plan_.num_rounds == 0) return;
-  Log(bytes > kDefaultGatherBytes && options_.max_gather_bytes == 0
-          ? LogLevel::kWarning
-          : LogLevel::kInfo,
-      StrCat("gather buffers take ", plan_.num_buffers, " x ",
-             plan_.buffer_bytes,
-             " bytes: ExecutorOptions::max_gather_bytes limits them"));
-  if (options_.overlap && !plan_.overlap) {
+  const auto log = [](std::string_view what, int32_t count, uint64_t bytes,
+                      bool is_large, std::string_view option) {
+    if (count == 0) return;
+    Log(is_large ? LogLevel::kWarning : LogLevel::kInfo,
+        StrCat(what, " buffers take ", count, " x ", bytes,
+               " bytes: ExecutorOptions::", option, " limits them"));
+  };
+  if (plan_.num_rounds > 0) {
+    log("gather", plan_.num_buffers, plan_.buffer_bytes,
+        plan_.total_bytes() > kDefaultGatherBytes &&
+            options_.max_gather_bytes == 0,
+        "max_gather_bytes");
+  }
+  log("staging", units_.num_buffers, units_.buffer_bytes,
+      units_.total_bytes() > kDefaultSwapBytes && options_.max_swap_bytes == 0,
+      "max_swap_bytes");
+  if (options_.overlap && !plan_.overlap && plan_.num_rounds > 0) {
     Log(LogLevel::kWarning,
         "the gather buffers' limit leaves no room for overlap");
   }
@@ -148,25 +188,71 @@ void OffloadExecutor::Impl::Accumulate(std::string_view name,
   const auto elements = static_cast<int64_t>(chunk.data.size()) / element_bytes;
   const GradientLedger::Admitted admitted = ledger_.Admit(
       parameter, {chunk.first_element, chunk.first_element + elements});
+  const AccumulateMode mode =
+      admitted.first ? AccumulateMode::kSet : AccumulateMode::kAdd;
   for (const Fragment& at : admitted.fragments) {
-    const std::span<float> segment =
-        store_.segments->f32(kGradient, store_.flat_group_of(at));
     for (int64_t i = 0; i < at.count; ++i) {
       const int64_t source =
           at.tensor_offset + i * at.stride - chunk.first_element;
-      const int64_t dest = at.segment_offset + i * at.length;
-      ForEachSlice(
-          threads_, at.length, [&](int64_t first, int64_t count, int64_t) {
-            AccumulateGradient(
-                chunk.dtype,
-                chunk.data.subspan(
-                    static_cast<size_t>((source + first) * element_bytes),
-                    static_cast<size_t>(count * element_bytes)),
-                admitted.first ? AccumulateMode::kSet : AccumulateMode::kAdd,
-                segment.subspan(static_cast<size_t>(dest + first),
-                                static_cast<size_t>(count)));
-          });
+      Fold({.dtype = chunk.dtype,
+            .mode = mode,
+            .data = chunk.data.subspan(
+                static_cast<size_t>(source * element_bytes),
+                static_cast<size_t>(at.length * element_bytes))},
+           {.flat_group = store_.flat_group_of(at),
+            .first = at.segment_offset + i * at.length,
+            .count = at.length});
     }
+  }
+}
+
+void OffloadExecutor::Impl::Fold(const Folded& folded, const SegmentRun& run) {
+  EditGradients(
+      run, folded.mode == AccumulateMode::kAdd,
+      [&](int64_t first, std::span<float> gradients) {
+        const auto size = static_cast<size_t>(SizeBytes(folded.dtype));
+        ForEachSlice(
+            threads_, static_cast<int64_t>(gradients.size()),
+            [&](int64_t begin, int64_t count, int64_t) {
+              const auto elements = static_cast<size_t>(count);
+              AccumulateGradient(
+                  folded.dtype,
+                  folded.data.subspan(static_cast<size_t>(first + begin) * size,
+                                      elements * size),
+                  folded.mode,
+                  gradients.subspan(static_cast<size_t>(begin), elements));
+            });
+      });
+}
+
+void OffloadExecutor::Impl::EditGradients(
+    const SegmentRun& run, bool reads,
+    const std::function<void(int64_t, std::span<float>)>& edit) {
+  Segments& segments = *store_.segments;
+  if (segments.addressable(kGradient, run.flat_group)) {
+    edit(0, segments.f32(kGradient, run.flat_group)
+                .subspan(static_cast<size_t>(run.first),
+                         static_cast<size_t>(run.count)));
+    return;
+  }
+  // What fails here may have changed a part of the sum.
+  try {
+    std::vector<float> part;
+    for (int64_t first = 0; first < run.count; first += kEditElements) {
+      part.resize(
+          static_cast<size_t>(std::min(kEditElements, run.count - first)));
+      const uint64_t offset =
+          static_cast<uint64_t>(run.first + first) * sizeof(float);
+      const auto bytes = std::as_writable_bytes(std::span(part));
+      if (reads) {
+        segments.Read(kGradient, run.flat_group, offset, bytes)->Wait();
+      }
+      edit(first, part);
+      segments.Write(kGradient, run.flat_group, offset, bytes)->Wait();
+    }
+  } catch (const std::exception& error) {
+    store_.Poison(error.what());
+    throw;
   }
 }
 
@@ -180,9 +266,12 @@ void OffloadExecutor::Impl::AccumulateZero(std::string_view name) {
       ledger_.Admit(parameter, {0, elements});
   if (!admitted.first) return;
   for (const Fragment& at : admitted.fragments) {
-    const std::span<float> segment =
-        store_.segments->f32(kGradient, store_.flat_group_of(at));
-    std::fill_n(segment.begin() + at.segment_offset, at.num_elements(), 0.0F);
+    EditGradients({.flat_group = store_.flat_group_of(at),
+                   .first = at.segment_offset,
+                   .count = at.num_elements()},
+                  false, [](int64_t /*first*/, std::span<float> gradients) {
+                    std::fill(gradients.begin(), gradients.end(), 0.0F);
+                  });
   }
 }
 
@@ -191,6 +280,7 @@ void OffloadExecutor::Impl::DiscardGradients() { ledger_.Clear(); }
 void OffloadExecutor::Impl::Close() {
   if (pipeline_ == nullptr) return;
   pipeline_.reset();
+  staging_.reset();
   pool_.reset();
   store_.has_executor = false;
 }

@@ -4,6 +4,7 @@
 #define MUONSTORE_SRC_EXECUTOR_EXECUTOR_IMPL_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,11 +13,13 @@
 
 #include "muonstore/executor.h"
 #include "muonstore/thread_pool.h"
+#include "src/executor/buffer_pool.h"
 #include "src/executor/chunk_plan.h"
 #include "src/executor/element_passes.h"
-#include "src/executor/gather_pool.h"
 #include "src/executor/gradient_ledger.h"
 #include "src/executor/muon_pipeline.h"
+#include "src/executor/swap_plan.h"
+#include "src/kernel/accumulate.h"
 
 namespace muonstore {
 
@@ -41,8 +44,22 @@ class OffloadExecutor::Impl {
     float clip_factor = 1;
   };
 
+  // A run of a gradient chunk.
+  struct Folded {
+    DType dtype = DType::kF32;
+    AccumulateMode mode = AccumulateMode::kSet;
+    std::span<const std::byte> data;
+  };
+
   void RequireOpen() const;
+  void Fold(const Folded& folded, const SegmentRun& run);
+  // Calls edit(first, gradients) for the gradients of a run, in memory, part by
+  // part; `reads`: with what they were before.
+  void EditGradients(
+      const SegmentRun& run, bool reads,
+      const std::function<void(int64_t, std::span<float>)>& edit);
   void Build();
+  void MakeBuffers();
   void LogBuffers() const;
   // The runs of this rank's segments that tasks update.
   std::vector<UpdateRun> RunsOf(std::span<const size_t> tasks) const;
@@ -55,16 +72,29 @@ class OffloadExecutor::Impl {
   float AgreeOnDivisor(const StepOptions& options,
                        std::optional<LeaseTable::Exclusive>& exclusive);
   void RequireSoundHyperParameters() const;
-  ExactSum AllReduceSum(const ExactSum& sum) const;
+  StageContext Stages(double& wait_s) {
+    return {store_, *staging_, options_.swap_mode, wait_s};
+  }
+  // Over all ranks; an error on one of them is thrown on all.
+  ExactSum AllReduceSum(const ExactSum& sum,
+                        const std::optional<Error>& error) const;
+  ExactSum SumGradients(double& wait_s);
   Decision Decide(const StepOptions& options,
                   std::optional<LeaseTable::Exclusive>& exclusive,
                   StepReport& report);
   // Commit.
   void Commit(const Decision& decision, StepReport& report);
-  void UpdateMomenta(const Decision& decision);
+  std::vector<MomentumParams> MomentumOf(const Decision& decision) const;
+  // What both ways of clipping have in common.
+  PipelineStep MuonStep(std::span<const MomentumParams> momentum,
+                        StepReport& report);
+  void RunPipeline(const PipelineStep& step, StepReport& report);
   void RunMuon(const Decision& decision, StepReport& report);
-  void ClipUpdates(const Decision& decision, StepReport& report);
-  void UpdateAdam(float divisor, float clip_factor);
+  // Muon and Adam, clipped by the norm of updates.
+  void RunClipped(const Decision& decision, StepReport& report);
+  void AddAdamGradients(float factor, ExactSum& sum, StepReport& report);
+  void ApplyAll(float factor, StepReport& report);
+  void UpdateAdam(float divisor, float clip_factor, StepReport& report);
   void AdvanceCounters();
 
   bool clips_updates() const;
@@ -76,9 +106,10 @@ class OffloadExecutor::Impl {
   ElementPasses passes_;
   GradientLedger ledger_;
   ChunkPlan plan_;
-  std::unique_ptr<GatherPool> pool_;
+  SwapPlan units_;
+  std::unique_ptr<BufferPool> pool_;
+  std::unique_ptr<BufferPool> staging_;
   std::unique_ptr<MuonPipeline> pipeline_;
-  uint64_t peak_gather_bytes_ = 0;
 };
 
 // Clipping by a norm, as torch and DeepSpeed do: min(1, max_norm / (norm +

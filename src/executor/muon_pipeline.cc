@@ -6,18 +6,34 @@
 
 namespace muonstore {
 
-MuonPipeline::MuonPipeline(const ChunkPlan& plan, Device& device,
-                           Communicator& communicator, GatherPool& pool)
-    : plan_(plan), device_(device), communicator_(communicator), pool_(pool) {}
+namespace {
+
+SegmentRun RunOf(const MatrixTask& task, const MatrixPiece& piece) {
+  return {.flat_group = task.flat_group,
+          .first = piece.segment_offset,
+          .count = piece.length};
+}
+
+}  // namespace
+
+MuonPipeline::MuonPipeline(const PipelineParts& parts)
+    : plan_(parts.chunks),
+      units_(parts.units),
+      device_(parts.device),
+      communicator_(parts.communicator),
+      pool_(parts.gather_buffers) {}
 
 MuonPipeline::~MuonPipeline() = default;
 
-PipelineTimes MuonPipeline::Run(const PipelineStep& step) {
+PipelineTimes MuonPipeline::Run(const PipelineStep& step,
+                                const StageContext& context) {
   times_ = {};
+  stages_ = std::make_unique<StageStream>(context, step.kinds, UnitOrder());
   try {
     if (plan_.num_rounds > 0 && plan_.overlap) StartGather(step, 0);
     RunInPlace(step);
     RunRounds(step);
+    stages_->Drain();
   } catch (...) {
     // Copies under way read and write memory that is about to go.
     gathering_.clear();
@@ -28,28 +44,59 @@ PipelineTimes MuonPipeline::Run(const PipelineStep& step) {
     }
     computing_.clear();
     scattering_.clear();
+    stages_.reset();
     throw;
   }
+  stages_.reset();
   return times_;
 }
 
+std::vector<const Unit*> MuonPipeline::UnitOrder() const {
+  std::vector<const Unit*> order;
+  const size_t early = plan_.overlap && plan_.num_rounds > 0 ? 1 : 0;
+  if (early > 0) order.push_back(&units_.rounds.front().unit);
+  for (const TaskUnit& unit : units_.in_place) order.push_back(&unit.unit);
+  for (size_t i = early; i < units_.rounds.size(); ++i) {
+    order.push_back(&units_.rounds[i].unit);
+  }
+  return order;
+}
+
+std::unique_ptr<StageStream::Held> MuonPipeline::NextStage(
+    const PipelineStep& step) {
+  while (!stages_->HasRoom() && !scattering_.empty()) FinishScatter(step);
+  return stages_->Next();
+}
+
 void MuonPipeline::RunInPlace(const PipelineStep& step) {
-  const auto& tasks = plan_.in_place[static_cast<size_t>(communicator_.rank())];
-  if (tasks.empty()) return;
+  for (const TaskUnit& unit : units_.in_place) {
+    std::unique_ptr<StageStream::Held> held = NextStage(step);
+    step.prepare(held->stage(), unit.tasks);
+    {
+      const Stopwatch watch(times_.orthogonalize_s);
+      OrthogonalizeInPlace(step, unit, held->stage());
+    }
+    step.done(held->stage(), unit.tasks);
+    stages_->Finish(std::move(held));
+  }
+}
+
+void MuonPipeline::OrthogonalizeInPlace(const PipelineStep& step,
+                                        const TaskUnit& unit,
+                                        const Stage& stage) {
   std::vector<OrthogonalizeJob> jobs;
-  for (const size_t index : tasks) {
+  for (const size_t index : unit.tasks) {
     const MatrixTask& task = plan_.tasks[index];
-    const int64_t offset = task.pieces.front().segment_offset;
-    jobs.push_back({.in = {step.source(task).data() + offset, 1, task.rows,
-                           task.cols, task.num_elements(), task.cols},
-                    .out = {step.dest(task).data() + offset, 1, task.rows,
-                            task.cols, task.num_elements(), task.cols}});
+    const SegmentRun run = RunOf(task, task.pieces.front());
+    const auto matrix = [&](std::string_view kind) {
+      return stage.f32(kind, run).data();
+    };
+    jobs.push_back({.in = {matrix(step.source(task)), 1, task.rows, task.cols,
+                           task.num_elements(), task.cols},
+                    .out = {matrix(kGradient), 1, task.rows, task.cols,
+                            task.num_elements(), task.cols}});
   }
-  {
-    const Stopwatch watch(times_.orthogonalize_s);
-    device_.OrthogonalizeInPlace(jobs);
-  }
-  step.done(tasks);
+  device_.OrthogonalizeInPlace(jobs);
 }
 
 void MuonPipeline::RunRounds(const PipelineStep& step) {
@@ -74,7 +121,7 @@ void MuonPipeline::RunRounds(const PipelineStep& step) {
       Compute(round);
       computing_.push_back(std::move(round));
     }
-    if (k >= lag) StartScatter(step);
+    if (k >= lag) StartScatter();
     while (scattering_.size() > (plan_.overlap ? 1U : 0U)) FinishScatter(step);
   }
   while (!scattering_.empty()) FinishScatter(step);
@@ -88,9 +135,16 @@ std::span<std::byte> MuonPipeline::BufferOf(const Round& round) const {
 void MuonPipeline::StartGather(const PipelineStep& step, size_t index) {
   Round round{.index = index,
               .chunk = plan_.chunk(communicator_.rank(), index)};
+  round.held = NextStage(step);
+  const Stage& stage = round.held->stage();
+  step.prepare(round.held->stage(), units_.rounds[index].tasks);
   if (round.chunk != nullptr) round.buffer = pool_.Acquire();
-  round.exchange = communicator_.Exchange(PlanGather(
-      plan_, index, communicator_.rank(), step.source, BufferOf(round)));
+  const MemoryOf source = [&](const MatrixTask& task,
+                              const MatrixPiece& piece) {
+    return stage.f32(step.source(task), RunOf(task, piece));
+  };
+  round.exchange = communicator_.Exchange(
+      PlanGather(plan_, index, communicator_.rank(), source, BufferOf(round)));
   gathering_.push_back(std::move(round));
 }
 
@@ -132,7 +186,7 @@ void MuonPipeline::ComputeOnDevice(Round& round) {
   round.computing.push_back(device_.CopyOut(buffer, *round.device_buffer));
 }
 
-void MuonPipeline::StartScatter(const PipelineStep& step) {
+void MuonPipeline::StartScatter() {
   Round round = std::move(computing_.front());
   computing_.pop_front();
   {
@@ -143,8 +197,12 @@ void MuonPipeline::StartScatter(const PipelineStep& step) {
   if (round.device_buffer != nullptr) {
     device_buffers_.push_back(std::move(round.device_buffer));
   }
+  const Stage& stage = round.held->stage();
+  const MemoryOf dest = [&](const MatrixTask& task, const MatrixPiece& piece) {
+    return stage.f32(kGradient, RunOf(task, piece));
+  };
   round.exchange = communicator_.Exchange(PlanScatter(
-      plan_, round.index, communicator_.rank(), step.dest, BufferOf(round)));
+      plan_, round.index, communicator_.rank(), dest, BufferOf(round)));
   scattering_.push_back(std::move(round));
 }
 
@@ -156,18 +214,8 @@ void MuonPipeline::FinishScatter(const PipelineStep& step) {
     round.exchange->Wait();
   }
   if (round.buffer >= 0) pool_.Return(round.buffer);
-  step.done(TasksOfRound(round.index));
-}
-
-std::vector<size_t> MuonPipeline::TasksOfRound(size_t round) const {
-  std::vector<size_t> tasks;
-  for (size_t rank = 0; rank < plan_.chunks.size(); ++rank) {
-    const Chunk* chunk = plan_.chunk(static_cast<int32_t>(rank), round);
-    if (chunk != nullptr) {
-      tasks.insert(tasks.end(), chunk->tasks.begin(), chunk->tasks.end());
-    }
-  }
-  return tasks;
+  step.done(round.held->stage(), units_.rounds[round.index].tasks);
+  stages_->Finish(std::move(round.held));
 }
 
 }  // namespace muonstore

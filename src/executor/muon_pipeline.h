@@ -1,14 +1,15 @@
 // Orthogonalizes every matrix of a step, gather and scatter beside it.
 //
-// What: matrices that lie whole on this rank are done in place; the others go
-//   through gather buffers round by round. While round k computes, round k + 1
-//   is gathered and round k - 1 scattered. An accelerator computes
-//   asynchronously: its results are scattered one round later.
-// Ownership: refers to the plan, device, communicator and pool.
+// What: matrices that lie whole on this rank are done where they are; the
+//   others go through gather buffers round by round. While round k computes,
+//   round k + 1 is gathered and round k - 1 scattered; what lies on disk is
+//   read before and written after. An accelerator computes asynchronously: its
+//   results are scattered one round later.
+// Ownership: refers to the plans, device, communicator and pools.
 // Threads: one. Run is collective: exchanges start in the same order on every
 //   rank, whatever the ranks' speeds.
-// Failures: what exchanges and the device throw; everything under way has ended
-//   when Run throws.
+// Failures: what exchanges, tiers and the device throw; everything under way
+//   has ended when Run throws.
 
 #ifndef MUONSTORE_SRC_EXECUTOR_MUON_PIPELINE_H_
 #define MUONSTORE_SRC_EXECUTOR_MUON_PIPELINE_H_
@@ -17,23 +18,29 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "muonstore/communicator.h"
 #include "muonstore/device.h"
+#include "src/executor/buffer_pool.h"
 #include "src/executor/chunk_exchange.h"
 #include "src/executor/chunk_plan.h"
-#include "src/executor/gather_pool.h"
+#include "src/executor/stage_stream.h"
+#include "src/executor/swap_plan.h"
 
 namespace muonstore {
 
 // What one step gives the pipeline.
 struct PipelineStep {
-  // What to orthogonalize, and where the update goes.
-  SegmentOf source;
-  SegmentOf dest;
+  std::span<const StagedKind> kinds;
+  // Makes what is orthogonalized, in this rank's elements of the tasks.
+  std::function<void(Stage&, std::span<const size_t> tasks)> prepare;
+  // The kind that holds it; the update goes to kGradient.
+  std::function<std::string_view(const MatrixTask&)> source;
   // The update of these tasks has come to this rank's elements of them.
-  std::function<void(std::span<const size_t> tasks)> done;
+  std::function<void(Stage&, std::span<const size_t> tasks)> done;
 };
 
 struct PipelineTimes {
@@ -41,13 +48,20 @@ struct PipelineTimes {
   double orthogonalize_s = 0;
 };
 
+struct PipelineParts {
+  const ChunkPlan& chunks;
+  const SwapPlan& units;
+  Device& device;
+  Communicator& communicator;
+  BufferPool& gather_buffers;
+};
+
 class MuonPipeline {
  public:
-  MuonPipeline(const ChunkPlan& plan, Device& device,
-               Communicator& communicator, GatherPool& pool);
+  explicit MuonPipeline(const PipelineParts& parts);
   ~MuonPipeline();
 
-  PipelineTimes Run(const PipelineStep& step);
+  PipelineTimes Run(const PipelineStep& step, const StageContext& context);
 
  private:
   // A round between the start of its gather and the end of its scatter.
@@ -55,27 +69,36 @@ class MuonPipeline {
     size_t index = 0;
     const Chunk* chunk = nullptr;  // This rank's, or null.
     int32_t buffer = -1;
+    std::unique_ptr<StageStream::Held> held;
     std::unique_ptr<DeviceBuffer> device_buffer;
     PendingPtr exchange;
     std::vector<PendingPtr> computing;
   };
 
+  // Units in the order in which they are worked on.
+  std::vector<const Unit*> UnitOrder() const;
+  // The next unit's stage; finishes scatters until it has room.
+  std::unique_ptr<StageStream::Held> NextStage(const PipelineStep& step);
   void RunInPlace(const PipelineStep& step);
+  void OrthogonalizeInPlace(const PipelineStep& step, const TaskUnit& unit,
+                            const Stage& stage);
   void RunRounds(const PipelineStep& step);
   void StartGather(const PipelineStep& step, size_t round);
   void Compute(Round& round);
   void ComputeInBuffer(const Round& round);
   void ComputeOnDevice(Round& round);
-  void StartScatter(const PipelineStep& step);
+  void StartScatter();
   void FinishScatter(const PipelineStep& step);
-  std::vector<size_t> TasksOfRound(size_t round) const;
   std::span<std::byte> BufferOf(const Round& round) const;
 
   const ChunkPlan& plan_;
+  const SwapPlan& units_;
   Device& device_;
   Communicator& communicator_;
-  GatherPool& pool_;
+  BufferPool& pool_;
   PipelineTimes times_;
+  // During Run.
+  std::unique_ptr<StageStream> stages_;
   // In this order a round passes through them.
   std::deque<Round> gathering_;
   std::deque<Round> computing_;

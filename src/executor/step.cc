@@ -3,6 +3,8 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "muonstore/error.h"
@@ -150,23 +152,37 @@ float OffloadExecutor::Impl::AgreeOnDivisor(
   return static_cast<float>(divisor);
 }
 
-ExactSum OffloadExecutor::Impl::AllReduceSum(const ExactSum& sum) const {
-  ExactSum::Words words = sum.words();
-  store_.communicator->AllReduce(words, ReduceOp::kSum);
-  return ExactSum::FromWords(words);
+ExactSum OffloadExecutor::Impl::AllReduceSum(
+    const ExactSum& sum, const std::optional<Error>& error) const {
+  const ExactSum::Words words = sum.words();
+  std::array<int64_t, std::tuple_size_v<ExactSum::Words> + 1> all = {};
+  std::copy(words.begin(), words.end(), all.begin());
+  all.back() = error.has_value() ? 1 : 0;
+  store_.communicator->AllReduce(all, ReduceOp::kSum);
+  if (all.back() != 0) {
+    RequireAgreement(*store_.communicator, "reading gradients", error, 0);
+  }
+  ExactSum::Words total = {};
+  std::copy_n(all.begin(), total.size(), total.begin());
+  return ExactSum::FromWords(total);
+}
+
+ExactSum OffloadExecutor::Impl::SumGradients(double& wait_s) {
+  ExactSum sum;
+  const std::optional<Error> error = Caught([&] {
+    ForEachStage(Stages(wait_s), kNormKinds, units_.norm_units,
+                 [&](Stage& stage, const Unit& unit) {
+                   sum.Merge(passes_.SumSquares(stage, SplitRuns(unit)));
+                 });
+  });
+  return AllReduceSum(sum, error);
 }
 
 OffloadExecutor::Impl::Decision OffloadExecutor::Impl::Decide(
     const StepOptions& options, std::optional<LeaseTable::Exclusive>& exclusive,
     StepReport& report) {
   Decision decision{.divisor = AgreeOnDivisor(options, exclusive)};
-  ExactSum sum;
-  const auto num_groups =
-      static_cast<int32_t>(store_.partitioning.groups().size());
-  for (int32_t i = 0; i < num_groups; ++i) {
-    sum.Merge(passes_.SumGradients(i, 1.0F));
-  }
-  sum = AllReduceSum(sum);
+  const ExactSum sum = SumGradients(report.swap_s);
   report.num_nonfinite = sum.num_nonfinite();
   // The divisor comes out of the root, so that no loss scale changes a bit.
   report.norm = std::sqrt(sum.Round()) / double{decision.divisor};
@@ -188,9 +204,9 @@ std::vector<UpdateRun> OffloadExecutor::Impl::RunsOf(
                   task.rows, task.cols);
     for (const MatrixPiece& piece : task.pieces) {
       if (piece.rank != store_.communicator->rank()) continue;
-      runs.push_back({.flat_group = task.flat_group,
-                      .first = piece.segment_offset,
-                      .count = piece.length,
+      runs.push_back({.at = {.flat_group = task.flat_group,
+                             .first = piece.segment_offset,
+                             .count = piece.length},
                       .group = task.group,
                       .scale = scale});
     }
@@ -198,84 +214,127 @@ std::vector<UpdateRun> OffloadExecutor::Impl::RunsOf(
   return SplitRuns(runs);
 }
 
-void OffloadExecutor::Impl::UpdateMomenta(const Decision& decision) {
-  const auto groups = store_.partitioning.groups();
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const auto flat_group = static_cast<int32_t>(i);
-    if (OptimizerOf(flat_group) != Optimizer::kMuon) continue;
-    const GroupHyperParameters& group =
-        options_.groups[static_cast<size_t>(groups[i].group)];
-    passes_.Momentum(flat_group, {.convention = store_.record.convention,
-                                  .mu = group.momentum,
-                                  .nesterov = group.nesterov,
-                                  .divisor = decision.divisor,
-                                  .clip_factor = decision.clip_factor});
+std::vector<MomentumParams> OffloadExecutor::Impl::MomentumOf(
+    const Decision& decision) const {
+  std::vector<MomentumParams> params;
+  for (const GroupHyperParameters& group : options_.groups) {
+    params.push_back({.convention = store_.record.convention,
+                      .mu = group.momentum,
+                      .nesterov = group.nesterov,
+                      .divisor = decision.divisor,
+                      .clip_factor = decision.clip_factor});
   }
+  return params;
 }
 
-void OffloadExecutor::Impl::UpdateAdam(float divisor, float clip_factor) {
-  const auto groups = store_.partitioning.groups();
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const auto flat_group = static_cast<int32_t>(i);
-    if (OptimizerOf(flat_group) != Optimizer::kAdam) continue;
-    const auto of = static_cast<size_t>(groups[i].group);
+void OffloadExecutor::Impl::UpdateAdam(float divisor, float clip_factor,
+                                       StepReport& report) {
+  const auto update = [&](Stage& stage, const Unit& unit) {
+    const FlatGroup& flat_group =
+        store_.partitioning
+            .groups()[static_cast<size_t>(unit.front().flat_group)];
+    const auto of = static_cast<size_t>(flat_group.group);
     const GroupHyperParameters& group = options_.groups[of];
-    passes_.Adam(flat_group, {.lr = group.lr,
-                              .beta1 = group.beta1,
-                              .beta2 = group.beta2,
-                              .eps = group.eps,
-                              .weight_decay = group.weight_decay,
-                              .step = store_.record.group_steps[of] + 1,
-                              .order = group.adam_order,
-                              .decoupled_decay = group.decoupled_decay,
-                              .divisor = divisor,
-                              .clip_factor = clip_factor});
-  }
+    passes_.Adam(stage, unit,
+                 {.lr = group.lr,
+                  .beta1 = group.beta1,
+                  .beta2 = group.beta2,
+                  .eps = group.eps,
+                  .weight_decay = group.weight_decay,
+                  .step = store_.record.group_steps[of] + 1,
+                  .order = group.adam_order,
+                  .decoupled_decay = group.decoupled_decay,
+                  .divisor = divisor,
+                  .clip_factor = clip_factor});
+  };
+  const Stopwatch watch(report.update_s);
+  ForEachStage(Stages(report.swap_s), kAdamKinds, units_.adam_units, update);
+}
+
+PipelineStep OffloadExecutor::Impl::MuonStep(
+    std::span<const MomentumParams> momentum, StepReport& report) {
+  PipelineStep step;
+  step.prepare = [this, momentum, &report](Stage& stage,
+                                           std::span<const size_t> tasks) {
+    const Stopwatch watch(report.update_s);
+    passes_.Momentum(stage, RunsOf(tasks), momentum);
+  };
+  step.source = [this](const MatrixTask& task) {
+    return options_.groups[static_cast<size_t>(task.group)].nesterov
+               ? kGradient
+               : kMomentum;
+  };
+  return step;
+}
+
+void OffloadExecutor::Impl::RunPipeline(const PipelineStep& step,
+                                        StepReport& report) {
+  const PipelineTimes times = pipeline_->Run(step, Stages(report.swap_s));
+  report.exchange_s += times.exchange_s;
+  report.orthogonalize_s += times.orthogonalize_s;
 }
 
 void OffloadExecutor::Impl::RunMuon(const Decision& decision,
                                     StepReport& report) {
-  const auto segment = [this](std::string_view kind, const MatrixTask& task) {
-    return store_.segments->f32(kind, task.flat_group);
-  };
-  PipelineStep step;
-  step.source = [&](const MatrixTask& task) {
-    const bool nesterov =
-        options_.groups[static_cast<size_t>(task.group)].nesterov;
-    return segment(nesterov ? kGradient : kMomentum, task);
-  };
-  step.dest = [&](const MatrixTask& task) { return segment(kGradient, task); };
-  step.done = [&](std::span<const size_t> tasks) {
-    // Updates that are clipped by their own norm wait for all of them.
-    if (clips_updates()) return;
+  const std::vector<MomentumParams> momentum = MomentumOf(decision);
+  PipelineStep step = MuonStep(momentum, report);
+  step.kinds = kMuonKinds;
+  step.done = [&](Stage& stage, std::span<const size_t> tasks) {
     const Stopwatch watch(report.update_s);
-    passes_.ApplyUpdates(RunsOf(tasks), options_.groups, 1);
+    passes_.ApplyUpdates(stage, RunsOf(tasks), options_.groups, 1);
   };
-  const PipelineTimes times = pipeline_->Run(step);
-  report.exchange_s += times.exchange_s;
-  report.orthogonalize_s += times.orthogonalize_s;
-  if (clips_updates()) ClipUpdates(decision, report);
+  RunPipeline(step, report);
 }
 
-// DeepSpeed's clipping: by the norm of all scaled updates and Adam gradients.
-void OffloadExecutor::Impl::ClipUpdates(const Decision& decision,
-                                        StepReport& report) {
-  const Stopwatch watch(report.update_s);
-  std::vector<size_t> all(plan_.tasks.size());
-  for (size_t i = 0; i < all.size(); ++i) all[i] = i;
-  const std::vector<UpdateRun> runs = RunsOf(all);
-  ExactSum sum = passes_.SumUpdates(runs);
-  const auto num_groups =
-      static_cast<int32_t>(store_.partitioning.groups().size());
-  for (int32_t i = 0; i < num_groups; ++i) {
-    if (OptimizerOf(i) != Optimizer::kAdam) continue;
-    sum.Merge(passes_.SumGradients(i, 1.0F / decision.divisor));
-  }
-  report.norm = std::sqrt(AllReduceSum(sum).Round());
+// DeepSpeed's clipping: by the norm of all scaled updates and Adam gradients,
+// for which the updates wait.
+void OffloadExecutor::Impl::RunClipped(const Decision& decision,
+                                       StepReport& report) {
+  const std::vector<MomentumParams> momentum = MomentumOf(decision);
+  ExactSum sum;
+  PipelineStep step = MuonStep(momentum, report);
+  step.kinds = kUpdateKinds;
+  step.done = [&](Stage& stage, std::span<const size_t> tasks) {
+    const Stopwatch watch(report.update_s);
+    sum.Merge(passes_.SumSquares(stage, RunsOf(tasks)));
+  };
+  RunPipeline(step, report);
+  AddAdamGradients(1.0F / decision.divisor, sum, report);
+  report.norm = std::sqrt(AllReduceSum(sum, std::nullopt).Round());
   report.clip_factor = ClipFactor(report.norm, options_.max_norm);
   const auto factor = static_cast<float>(report.clip_factor);
-  passes_.ApplyUpdates(runs, options_.groups, double{factor});
-  UpdateAdam(decision.divisor, factor);
+  ApplyAll(factor, report);
+  UpdateAdam(decision.divisor, factor, report);
+}
+
+void OffloadExecutor::Impl::AddAdamGradients(float factor, ExactSum& sum,
+                                             StepReport& report) {
+  const Stopwatch watch(report.update_s);
+  ForEachStage(Stages(report.swap_s), kNormKinds, units_.norm_units,
+               [&](Stage& stage, const Unit& unit) {
+                 if (OptimizerOf(unit.front().flat_group) != Optimizer::kAdam) {
+                   return;
+                 }
+                 std::vector<UpdateRun> runs = SplitRuns(unit);
+                 for (UpdateRun& run : runs) run.scale = double{factor};
+                 sum.Merge(passes_.SumSquares(stage, runs));
+               });
+}
+
+void OffloadExecutor::Impl::ApplyAll(float factor, StepReport& report) {
+  const Stopwatch watch(report.update_s);
+  for (const auto* task_units : {&units_.in_place, &units_.rounds}) {
+    std::vector<const Unit*> order;
+    for (const TaskUnit& unit : *task_units) order.push_back(&unit.unit);
+    StageStream stream(Stages(report.swap_s), kApplyKinds, std::move(order));
+    for (const TaskUnit& unit : *task_units) {
+      std::unique_ptr<StageStream::Held> held = stream.Next();
+      passes_.ApplyUpdates(held->stage(), RunsOf(unit.tasks), options_.groups,
+                           double{factor});
+      stream.Finish(std::move(held));
+    }
+    stream.Drain();
+  }
 }
 
 void OffloadExecutor::Impl::AdvanceCounters() {
@@ -292,16 +351,15 @@ void OffloadExecutor::Impl::AdvanceCounters() {
 
 void OffloadExecutor::Impl::Commit(const Decision& decision,
                                    StepReport& report) {
-  {
-    const Stopwatch watch(report.update_s);
-    UpdateMomenta(decision);
-    if (!clips_updates()) {
-      UpdateAdam(decision.divisor, decision.clip_factor);
-    }
+  if (clips_updates()) {
+    RunClipped(decision, report);
+  } else {
+    UpdateAdam(decision.divisor, decision.clip_factor, report);
+    RunMuon(decision, report);
   }
-  RunMuon(decision, report);
   // Nobody goes on from a step that a rank did not finish.
   RequireAgreement(*store_.communicator, "finishing the step", std::nullopt, 0);
+  store_.segments->CommitUpdates();
   AdvanceCounters();
 }
 
@@ -336,6 +394,7 @@ StepReport OffloadExecutor::Impl::Step(const StepOptions& options) {
   }
   report.received_bytes = communicator.received_bytes() - received;
   report.peak_gather_bytes = pool_->peak_bytes();
+  report.peak_swap_bytes = staging_->peak_bytes();
   return report;
 }
 

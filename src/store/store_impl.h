@@ -58,6 +58,12 @@ class StateStore::Impl {
   std::span<std::byte> memory(const Fragment& fragment, std::string_view kind,
                               DType dtype) const;
   DType dtype(int32_t parameter, std::string_view kind) const;
+  // Of every element of a flat group that has the kind.
+  DType segment_dtype(std::string_view kind, int32_t flat_group) const {
+    return dtype(partitioning.groups()[static_cast<size_t>(flat_group)]
+                     .parameters.front(),
+                 kind);
+  }
   TensorKey key(int32_t parameter, std::string_view kind) const;
 
   std::vector<ParameterSpec> parameters;

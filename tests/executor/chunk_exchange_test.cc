@@ -30,9 +30,11 @@ class FakeRanks {
     }
   }
 
-  SegmentOf SegmentsOf(int32_t rank) {
-    return [this, rank](const MatrixTask& task) -> std::span<float> {
-      return segments_[{rank, task.flat_group}];
+  MemoryOf MemoryOfRank(int32_t rank) {
+    return [this, rank](const MatrixTask& task, const MatrixPiece& piece) {
+      return std::span(segments_[{rank, task.flat_group}])
+          .subspan(static_cast<size_t>(piece.segment_offset),
+                   static_cast<size_t>(piece.length));
     };
   }
 
@@ -130,10 +132,10 @@ TEST_P(ChunkExchangeTest, GatherAndScatterReachEveryElement) {
     std::vector<ExchangePlan> scatters;
     for (int32_t rank = 0; rank < num_ranks; ++rank) {
       auto& buffer = ranks.buffers_[static_cast<size_t>(rank)];
-      gathers.push_back(
-          PlanGather(ranks.plan_, round, rank, ranks.SegmentsOf(rank), buffer));
+      gathers.push_back(PlanGather(ranks.plan_, round, rank,
+                                   ranks.MemoryOfRank(rank), buffer));
       scatters.push_back(PlanScatter(ranks.plan_, round, rank,
-                                     ranks.SegmentsOf(rank), buffer));
+                                     ranks.MemoryOfRank(rank), buffer));
     }
     ranks.Exchange(gathers);
     for (int32_t rank = 0; rank < num_ranks; ++rank) {

@@ -1,4 +1,4 @@
-// The buffers that matrices are gathered into.
+// Buffers that matrices are gathered into, or state is staged in.
 //
 // What: a fixed number of equal buffers in one arena, so that peers can read
 //   them in place; handed out least recently used first. What is in use is
@@ -6,14 +6,15 @@
 // Ownership: owns the arena until Release.
 // Threads: one at a time. Construction is collective (the arena is published).
 
-#ifndef MUONSTORE_SRC_EXECUTOR_GATHER_POOL_H_
-#define MUONSTORE_SRC_EXECUTOR_GATHER_POOL_H_
+#ifndef MUONSTORE_SRC_EXECUTOR_BUFFER_POOL_H_
+#define MUONSTORE_SRC_EXECUTOR_BUFFER_POOL_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "muonstore/communicator.h"
@@ -21,13 +22,20 @@
 
 namespace muonstore {
 
-class GatherPool {
+struct BufferPoolOptions {
+  std::string name;  // For messages and reports.
+  int32_t num_buffers = 0;
+  uint64_t buffer_bytes = 0;
+};
+
+class BufferPool {
  public:
-  GatherPool(Tier& tier, Communicator& communicator, int32_t num_buffers,
-             uint64_t buffer_bytes);
-  ~GatherPool();
-  GatherPool(const GatherPool&) = delete;
-  GatherPool& operator=(const GatherPool&) = delete;
+  // `tier` is memory.
+  BufferPool(Tier& tier, Communicator& communicator,
+             const BufferPoolOptions& options);
+  ~BufferPool();
+  BufferPool(const BufferPool&) = delete;
+  BufferPool& operator=(const BufferPool&) = delete;
 
   int32_t num_free() const { return static_cast<int32_t>(free_.size()); }
   // Index of a buffer; there must be a free one.
@@ -48,4 +56,4 @@ class GatherPool {
 
 }  // namespace muonstore
 
-#endif  // MUONSTORE_SRC_EXECUTOR_GATHER_POOL_H_
+#endif  // MUONSTORE_SRC_EXECUTOR_BUFFER_POOL_H_

@@ -1,4 +1,4 @@
-#include "src/executor/gather_pool.h"
+#include "src/executor/buffer_pool.h"
 
 #include <set>
 
@@ -10,10 +10,10 @@
 namespace muonstore {
 namespace {
 
-TEST(GatherPoolTest, HandsOutTheLeastRecentlyUsed) {
+TEST(BufferPoolTest, HandsOutTheLeastRecentlyUsed) {
   const auto tier = MakePinnedHostTier();
   const auto alone = MakeSingleCommunicator();
-  GatherPool pool(*tier, *alone, 3, 5000);
+  BufferPool pool(*tier, *alone, {.num_buffers = 3, .buffer_bytes = 5000});
   const int32_t a = pool.Acquire();
   const int32_t b = pool.Acquire();
   pool.Return(a);
@@ -23,10 +23,10 @@ TEST(GatherPoolTest, HandsOutTheLeastRecentlyUsed) {
   EXPECT_EQ(pool.Acquire(), a);
 }
 
-TEST(GatherPoolTest, BuffersAreApartAndWhole) {
+TEST(BufferPoolTest, BuffersAreApartAndWhole) {
   const auto tier = MakePinnedHostTier();
   const auto alone = MakeSingleCommunicator();
-  GatherPool pool(*tier, *alone, 2, 5000);
+  BufferPool pool(*tier, *alone, {.num_buffers = 2, .buffer_bytes = 5000});
   const auto first = pool.bytes(0);
   const auto second = pool.bytes(1);
   ASSERT_EQ(first.size(), 5000U);
@@ -35,10 +35,10 @@ TEST(GatherPoolTest, BuffersAreApartAndWhole) {
               second.data() + 5000 <= first.data());
 }
 
-TEST(GatherPoolTest, ReportsItsPeak) {
+TEST(BufferPoolTest, ReportsItsPeak) {
   const auto tier = MakePinnedHostTier();
   const auto alone = MakeSingleCommunicator();
-  GatherPool pool(*tier, *alone, 3, 100);
+  BufferPool pool(*tier, *alone, {.num_buffers = 3, .buffer_bytes = 100});
   EXPECT_EQ(pool.peak_bytes(), 0U);
   pool.Return(pool.Acquire());
   EXPECT_EQ(pool.peak_bytes(), 100U);
@@ -49,10 +49,10 @@ TEST(GatherPoolTest, ReportsItsPeak) {
   EXPECT_EQ(pool.num_free(), 3);
 }
 
-TEST(GatherPoolTest, AnEmptyPoolHasNothing) {
+TEST(BufferPoolTest, AnEmptyPoolHasNothing) {
   const auto tier = MakePinnedHostTier();
   const auto alone = MakeSingleCommunicator();
-  GatherPool pool(*tier, *alone, 0, 0);
+  BufferPool pool(*tier, *alone, {.num_buffers = 0, .buffer_bytes = 0});
   EXPECT_EQ(CodeOf([&] { pool.Acquire(); }), ErrorCode::kInternal);
 }
 

@@ -1,4 +1,4 @@
-#include "src/executor/gather_pool.h"
+#include "src/executor/buffer_pool.h"
 
 #include <algorithm>
 
@@ -6,21 +6,21 @@
 
 namespace muonstore {
 
-GatherPool::GatherPool(Tier& tier, Communicator& communicator,
-                       int32_t num_buffers, uint64_t buffer_bytes)
+BufferPool::BufferPool(Tier& tier, Communicator& communicator,
+                       const BufferPoolOptions& options)
     : communicator_(communicator),
-      num_buffers_(num_buffers),
-      buffer_bytes_(buffer_bytes) {
+      num_buffers_(options.num_buffers),
+      buffer_bytes_(options.buffer_bytes) {
   if (num_buffers_ == 0) return;
   arena_ =
-      tier.CreateArena({.name = "gather buffers",
+      tier.CreateArena({.name = options.name,
                         .block_bytes = std::vector<uint64_t>(
                             static_cast<size_t>(num_buffers_), buffer_bytes_)});
   communicator_.Publish(*arena_);
   for (int32_t i = 0; i < num_buffers_; ++i) free_.push_back(i);
 }
 
-GatherPool::~GatherPool() {
+BufferPool::~BufferPool() {
   if (arena_ == nullptr) return;
   try {
     communicator_.Withdraw(*arena_);
@@ -29,9 +29,9 @@ GatherPool::~GatherPool() {
   }
 }
 
-int32_t GatherPool::Acquire() {
+int32_t BufferPool::Acquire() {
   if (free_.empty()) {
-    throw Error(ErrorCode::kInternal, "all gather buffers are in use");
+    throw Error(ErrorCode::kInternal, "all buffers of a pool are in use");
   }
   const int32_t buffer = free_.front();
   free_.pop_front();
@@ -41,9 +41,9 @@ int32_t GatherPool::Acquire() {
   return buffer;
 }
 
-void GatherPool::Return(int32_t buffer) { free_.push_back(buffer); }
+void BufferPool::Return(int32_t buffer) { free_.push_back(buffer); }
 
-std::span<std::byte> GatherPool::bytes(int32_t buffer) const {
+std::span<std::byte> BufferPool::bytes(int32_t buffer) const {
   return arena_->memory(buffer, 0);
 }
 
