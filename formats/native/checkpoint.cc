@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "formats/native/hash.h"
 #include "src/base/str.h"
 
 namespace muonstore::native {
@@ -43,6 +44,8 @@ NativeCheckpoint::NativeCheckpoint(TagFiles tag)
     : tag_(std::move(tag)), reader_(tag_), info_(tag_.manifest.info) {
   info_.path = tag_.directory;
   info_.tag = std::filesystem::path(tag_.directory).filename().string();
+  info_.identity =
+      StrCat(tag_.manifest.save_id, ".", ToHex(tag_.manifest.digest));
   info_.total_bytes = tag_.size_bytes;
   info_.num_files = tag_.num_files;
   info_.producer = StrCat(info_.producer, ", from ", tag_.manifest.source);

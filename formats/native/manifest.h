@@ -49,7 +49,8 @@ struct RankFile {
 
 struct Manifest {
   std::string save_id;
-  std::string source;  // What it was converted from: "DeepSpeed 0.19.8".
+  uint64_t digest = 0;  // Of its text, where it was read.
+  std::string source;   // What it was converted from: "DeepSpeed 0.19.8".
   bool compressed = false;
   uint64_t block_bytes = kDefaultBlockBytes;
   // Without what depends on the place: path, tag, sizes.

@@ -1,9 +1,12 @@
 #include "formats/native/manifest_info_read.h"
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "muonstore/matrix_layout.h"
 
 namespace muonstore::native {
 namespace {
@@ -63,6 +66,27 @@ Scalar ToScalar(const json& value, std::string_view field) {
         value, field, [&](const json& item) { return ToDouble(item, field); });
   }
   return ToDouble(value, field);
+}
+
+std::map<std::string, std::string> ToTextMap(const json& value,
+                                             std::string_view field) {
+  std::map<std::string, std::string> map;
+  for (const json& item : AsArray(value, field)) {
+    const auto [name, text] = AsPair(item, field);
+    map[AsText(*name, field)] = AsText(*text, field);
+  }
+  return map;
+}
+
+std::map<std::string, std::string> ToLayouts(const json& value) {
+  constexpr std::string_view kField = "matrix_layouts";
+  auto layouts = ToTextMap(value, kField);
+  for (const auto& [name, layout] : layouts) {
+    if (!MatrixLayout::Parse(layout)) {
+      FailField(kField, "a matrix layout", value);
+    }
+  }
+  return layouts;
 }
 
 ScalarMap ToScalarMap(const json& value, std::string_view field) {
@@ -139,11 +163,11 @@ void ReadInfo(Fields& root, CheckpointInfo& info) {
   info.momentum = ToMomentum(root.Get("momentum"));
   info.counters = ToScalarMap(root.Get("counters"), "counters");
   info.module_order = ToTexts(root.Get("module_order"), "module_order");
-  for (const json& item : AsArray(root.Get("aliases"), "aliases")) {
-    const auto [dropped, kept] = AsPair(item, "aliases");
-    info.aliases[AsText(*dropped, "aliases")] = AsText(*kept, "aliases");
-  }
+  info.aliases = ToTextMap(root.Get("aliases"), "aliases");
   info.frozen = ToTexts(root.Get("frozen"), "frozen");
+  if (const json* layouts = root.Find("matrix_layouts")) {
+    info.matrix_layouts = ToLayouts(*layouts);
+  }
   for (const json& item :
        AsArray(root.Get("carried_values"), "carried_values")) {
     const auto [path, summary] = AsPair(item, "carried_values");

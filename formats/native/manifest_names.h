@@ -16,7 +16,8 @@ namespace muonstore::native {
 inline constexpr std::string_view kFormatName = "muonstore native checkpoint";
 inline constexpr std::string_view kShortName = "native";
 inline constexpr std::string_view kProducer = "muonstore";
-inline constexpr int64_t kFormatVersion = 1;
+// Written is the lowest that has all of what is to be said.
+inline constexpr int64_t kFormatVersion = 2;
 // The end of the text: the digest of all bytes before it.
 inline constexpr std::string_view kDigestKey = "\"xxh3_64\":\"";
 inline constexpr std::string_view kDigestEnd = "\"\n}\n";

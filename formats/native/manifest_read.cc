@@ -260,7 +260,7 @@ Manifest ParseManifest(const std::string& text) {
   const json value = ParseJson(text);
   Fields root(value, "the manifest");
   Manifest manifest;
-  root.Digest("xxh3_64");
+  manifest.digest = root.Digest("xxh3_64");
   ReadHead(root, manifest);
   ReadInfo(root, manifest.info);
   ReadTables(root, manifest);

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -230,10 +231,10 @@ Json TensorsToJson(const Manifest& manifest) {
   return list;
 }
 
-Json AliasesToJson(const CheckpointInfo& info) {
+Json ToJson(const std::map<std::string, std::string>& texts) {
   Json list = Json::array();
-  for (const auto& [dropped, kept] : info.aliases) {
-    list.push_back(Json::array({ToJson(dropped), ToJson(kept)}));
+  for (const auto& [name, text] : texts) {
+    list.push_back(Json::array({ToJson(name), ToJson(text)}));
   }
   return list;
 }
@@ -273,7 +274,7 @@ std::string WriteManifest(const Manifest& manifest) {
   const CheckpointInfo& info = manifest.info;
   Text text;
   text.Field("format", kFormatName);
-  text.Field("version", kFormatVersion);
+  text.Field("version", int64_t{info.matrix_layouts.empty() ? 1 : 2});
   text.Field("save_id", manifest.save_id);
   text.Field("producer", ToJson(info.producer));
   text.Field("source", ToJson(manifest.source));
@@ -284,8 +285,11 @@ std::string WriteManifest(const Manifest& manifest) {
   text.Field("momentum", ToJson(info.momentum));
   text.Field("counters", ToJson(info.counters));
   text.Field("module_order", ToJson(info.module_order));
-  text.Field("aliases", AliasesToJson(info));
+  text.Field("aliases", ToJson(info.aliases));
   text.Field("frozen", ToJson(info.frozen));
+  if (!info.matrix_layouts.empty()) {
+    text.Field("matrix_layouts", ToJson(info.matrix_layouts));
+  }
   text.Field("carried_values", ListToJson(info.carried));
   text.Field("findings", ListToJson(info.findings));
   text.Field("rule", ToJson(manifest.rule));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <queue>
 #include <string>
 #include <tuple>
@@ -64,6 +65,7 @@ CheckpointInfo InfoOf(const Checkpoint& source, const TargetLayout& target) {
   info.producer = kProducer;
   info.path.clear();
   info.tag.clear();
+  info.identity.clear();
   info.stage = target.partitioning.stage();
   info.num_ranks = target.partitioning.num_ranks();
   info.optimizer_class = target.optimizer_class;
@@ -251,11 +253,44 @@ class Planner {
   SlotTable slots_;
 };
 
+// Stable, so that slots which `wanted` does not name keep their order.
+void OrderSlots(std::span<const FlatSlot> wanted, Manifest& manifest) {
+  std::map<std::pair<int32_t, StateKind>, size_t> place;
+  for (const FlatSlot& slot : wanted) {
+    place.emplace(std::pair(slot.flat_group, slot.kind), place.size());
+  }
+  const auto place_of = [&](size_t i) {
+    const Slot& slot = manifest.slots[i];
+    const auto found = place.find({slot.flat_group, slot.kind});
+    const size_t last = place.size() + (slot.flat_group < 0 ? 1 : 0);
+    return found == place.end() ? last : found->second;
+  };
+  std::vector<size_t> order(manifest.slots.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return place_of(a) < place_of(b);
+  });
+  std::vector<int32_t> new_index(order.size());
+  std::vector<Slot> slots;
+  for (const size_t old : order) {
+    new_index[old] = static_cast<int32_t>(slots.size());
+    slots.push_back(manifest.slots[old]);
+  }
+  manifest.slots = std::move(slots);
+  for (ManifestTensor& entry : manifest.tensors) {
+    if (entry.slot >= 0) {
+      entry.slot = new_index[static_cast<size_t>(entry.slot)];
+    }
+  }
+}
+
 }  // namespace
 
 PlannedManifest PlanManifest(const Checkpoint& source,
-                             const TargetLayout& target) {
+                             const TargetLayout& target,
+                             std::span<const FlatSlot> slot_order) {
   PlannedManifest plan = Planner(source, target).Run();
+  OrderSlots(slot_order, plan.manifest);
   Manifest& manifest = plan.manifest;
   manifest.source = source.info().producer;
   manifest.info = InfoOf(source, target);

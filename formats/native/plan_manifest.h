@@ -3,6 +3,8 @@
 #define MUONSTORE_FORMATS_NATIVE_PLAN_MANIFEST_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "formats/native/manifest.h"
@@ -18,12 +20,20 @@ struct PlannedManifest {
   std::vector<size_t> source_tensors;
 };
 
+// What the segments of a slot of a flat group hold.
+struct FlatSlot {
+  StateKind kind;
+  int32_t flat_group = 0;
+};
+
 // Every tensor of the source is kept, in its dtype. State of a parameter that
 // the layout cuts goes to the segments of its flat group, per kind and dtype;
 // all else is a segment of its own, on the rank that has the fewest bytes so
-// far. Weights that are derived stay derived.
+// far. Weights that are derived stay derived. Slots of flat groups stand in
+// `slot_order` as far as that names them, then in the order of the tensors.
 PlannedManifest PlanManifest(const Checkpoint& source,
-                             const TargetLayout& target);
+                             const TargetLayout& target,
+                             std::span<const FlatSlot> slot_order = {});
 
 }  // namespace muonstore::native
 

@@ -12,8 +12,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "formats/native/manifest.h"
+#include "formats/native/plan_manifest.h"
 #include "muonstore/checkpoint.h"
 #include "muonstore/checkpoint_sink.h"
 #include "src/os/output_root.h"
@@ -30,6 +32,8 @@ struct SinkOptions {
   int64_t max_mappings = 200'000;
   // Of checksums and of compression; a multiple of 4096 up to 64 MiB.
   uint64_t block_bytes = kDefaultBlockBytes;
+  // See PlanManifest.
+  std::vector<FlatSlot> slot_order = {};
 };
 
 std::unique_ptr<CheckpointSink> MakeNativeSink(os::OutputRoot& root,

@@ -43,11 +43,6 @@ bool IsDirectory(FileSystem& fs, const std::string& path) {
   return status && status->type == FileType::kDirectory;
 }
 
-std::string NewSaveId() {
-  std::random_device source;
-  return ToHex(uint64_t{source()} << 32 | source());
-}
-
 // What a DeepSpeed tag holds; a native one replaces it.
 bool IsDeepSpeedName(std::string_view name) {
   return name.ends_with("_optim_states.pt") ||
@@ -63,12 +58,21 @@ void FinishView(FileSystem& fs, const std::string& directory,
   }
 }
 
+// A rank that ends may remove its own file at the same time.
+void RemoveIfThere(FileSystem& fs, const std::string& path) {
+  try {
+    fs.Remove(path);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNotFound) throw;
+  }
+}
+
 void RemoveFilesOfOthers(FileSystem& fs, const std::string& directory,
                          const std::string& save_id) {
   for (const std::string& name : fs.List(directory)) {
     const std::string id = SaveIdOf(name);
     if (!id.empty() && id != save_id) {
-      fs.Remove(Join(directory, name));
+      RemoveIfThere(fs, Join(directory, name));
     }
   }
 }
@@ -102,6 +106,11 @@ void CleanTag(FileSystem& fs, const std::string& directory) {
 
 }  // namespace
 
+std::string NewSaveId() {
+  std::random_device source;
+  return ToHex(uint64_t{source()} << 32 | source());
+}
+
 void CleanLeftovers(os::OutputRoot& root) {
   FileSystem& fs = root.fs();
   for (const std::string& name : fs.List(root.path())) {
@@ -122,8 +131,10 @@ void CleanLeftovers(os::OutputRoot& root) {
 }
 
 TagWriter::TagWriter(os::OutputRoot& root, const std::string& tag,
-                     bool overwrite)
-    : root_(root), directory_(Join(root.path(), tag)), save_id_(NewSaveId()) {
+                     std::string save_id, bool overwrite)
+    : root_(root),
+      directory_(Join(root.path(), tag)),
+      save_id_(std::move(save_id)) {
   os::RequireTagName(tag, root.path());
   CleanLeftovers(root);
   const auto status = fs().Stat(directory_);
@@ -155,7 +166,7 @@ TagWriter::~TagWriter() {
 void TagWriter::RemoveOwn() {
   for (const std::string& name : fs().List(directory_)) {
     if (SaveIdOf(name) == save_id_) {
-      fs().Remove(Join(directory_, name));
+      RemoveIfThere(fs(), Join(directory_, name));
     }
   }
   if (made_directory_) {
@@ -196,11 +207,21 @@ std::shared_ptr<FileSystem> TagWriter::Preview() const {
                                std::move(entries));
 }
 
+void TagWriter::RenameManifest() {
+  const std::string staged = Join(directory_, StagedManifestName(save_id_));
+  try {
+    fs().Rename(staged, Join(directory_, kManifestName));
+  } catch (const Error&) {
+    // A network file system may report an error of what it has done.
+    committed_ = !fs().Stat(staged);
+    throw;
+  }
+  committed_ = true;
+}
+
 void TagWriter::Commit() {
   fs().SyncDirectory(directory_);
-  fs().Rename(Join(directory_, StagedManifestName(save_id_)),
-              Join(directory_, kManifestName));
-  committed_ = true;
+  RenameManifest();
   fs().SyncDirectory(directory_);
   fs().SyncDirectory(root_.path());
   try {

@@ -25,9 +25,13 @@ namespace muonstore::native {
 // they left undone after their commit. The root is locked by the caller.
 void CleanLeftovers(os::OutputRoot& root);
 
+// 16 hexadecimal digits, at random.
+std::string NewSaveId();
+
 class TagWriter {
  public:
-  TagWriter(os::OutputRoot& root, const std::string& tag, bool overwrite);
+  TagWriter(os::OutputRoot& root, const std::string& tag, std::string save_id,
+            bool overwrite);
   ~TagWriter();
   TagWriter(const TagWriter&) = delete;
   TagWriter& operator=(const TagWriter&) = delete;
@@ -50,8 +54,11 @@ class TagWriter {
   // Makes the manifest, written under its staged name, the tag's. Every file is
   // durable already.
   void Commit();
+  // The tag is, or may be, this save: its files stay.
+  bool committed() const { return committed_; }
 
  private:
+  void RenameManifest();
   void RemoveOwn();
   void RemoveOld();
 

@@ -149,6 +149,8 @@ struct CheckpointInfo {
   // The tag directory or file that was opened, and the tag's name.
   std::string path;
   std::string tag;
+  // Another one for every save, where the format has such a thing.
+  std::string identity;
   std::optional<int64_t> step;
   // ZeRO stage: 1, 2 or 3.
   std::optional<int32_t> stage;
@@ -171,6 +173,9 @@ struct CheckpointInfo {
   std::map<std::string, std::string> aliases;
   // Names of the parameters without optimizer state.
   std::vector<std::string> frozen;
+  // How parameters are seen as matrices, where the format records it: name ->
+  // MatrixLayout::ToString(). Those that are not listed are whole.
+  std::map<std::string, std::string> matrix_layouts;
   std::vector<CarriedValue> carried;
   // Seen while opening.
   std::vector<Finding> findings;

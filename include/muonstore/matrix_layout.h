@@ -16,7 +16,9 @@
 #define MUONSTORE_MATRIX_LAYOUT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "muonstore/shape.h"
@@ -88,6 +90,8 @@ class MatrixLayout {
   Kind kind() const { return kind_; }
   // "whole", "packed_rows[24,24,24]", "per_head[4]".
   std::string ToString() const;
+  // What ToString() gave; nullopt for any other text.
+  static std::optional<MatrixLayout> Parse(std::string_view text);
 
   // The batches for a tensor of `shape`. They cover every element exactly once
   // (checked here); a tensor without elements gives no batches.

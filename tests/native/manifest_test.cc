@@ -80,7 +80,7 @@ TEST(NativeManifest, AnyChangedByteIsDataLoss) {
 }
 
 TEST(NativeManifest, ALaterVersionIsUnsupported) {
-  const Error error = ErrorOf("\"version\":1", "\"version\":2");
+  const Error error = ErrorOf("\"version\":1", "\"version\":3");
   EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
   EXPECT_THAT(error.what(), HasSubstr("update"));
 }
