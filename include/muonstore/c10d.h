@@ -9,8 +9,12 @@
 //   group.
 // Threads: as every communicator's.
 // Failures: as every communicator's. A rank that dies or hangs is noticed as
-// the
-//   backend notices it, by its connection or by the timeout.
+//   the backend notices it, by its connection or by the timeout. `Abort` leaves
+//   word in the group's store, at which waiting ranks look 20 times a second;
+//   without a store, and where the group is used through its device, peers hear
+//   of it by the timeout. What the backend was doing when a rank aborted it
+//   goes on doing until the timeout, and destroying the group waits for it; the
+//   group is of no more use.
 
 #ifndef MUONSTORE_C10D_H_
 #define MUONSTORE_C10D_H_
@@ -29,7 +33,7 @@ class ProcessGroup;
 namespace muonstore {
 
 struct C10dOptions {
-  // Of each collective of the group.
+  // Of each collective of the group. At most kMaxCommunicatorTimeout.
   std::chrono::milliseconds timeout{60'000};
 };
 

@@ -7,6 +7,7 @@
 //   leaves it unchanged until the handle's Wait has returned.
 // Threads: the calls of one communicator come from one thread, in the same
 //   order on every rank; `Duplicate` gives a second one for another thread.
+//   `Abort` and `received_bytes` may be called from any thread.
 // Failures: Error(kUnavailable) on every rank within the timeout when a peer
 //   died, hung or disagrees about the call; the communicator is then broken and
 //   every later call throws the same. Error(kInvalidArgument) for arguments
@@ -81,6 +82,14 @@ class Communicator {
   virtual void Publish(Arena& arena) = 0;
   virtual void Withdraw(Arena& arena) = 0;
 
+  // Not collective: this rank cannot go on. The peers' pending and later calls,
+  // and this rank's own, throw Error(kUnavailable) with its number and
+  // `reason`, without waiting for the timeout; an exchange of which all bytes
+  // have come may still succeed. The first reason counts, on a broken
+  // communicator an earlier one. Duplicates are not affected. Does not wait
+  // for peers.
+  virtual void Abort(std::string_view reason) noexcept = 0;
+
   // Collective: an independent communicator over the same ranks.
   virtual std::unique_ptr<Communicator> Duplicate() = 0;
 
@@ -88,6 +97,10 @@ class Communicator {
   // thread.
   virtual uint64_t received_bytes() const = 0;
 };
+
+// Longer timeouts are refused: clocks count nanoseconds. "For ever" is this.
+inline constexpr std::chrono::milliseconds kMaxCommunicatorTimeout =
+    std::chrono::hours(24 * 365);
 
 std::unique_ptr<Communicator> MakeSingleCommunicator();
 
@@ -98,7 +111,8 @@ struct SharedMemoryOptions {
   // agree upon and no other job of this user uses. An abstract Unix socket:
   // nothing appears in a file system.
   std::string rendezvous;
-  // A peer that does not arrive or answer within this time is an error.
+  // A peer that does not arrive or answer within this time is an error. At
+  // most kMaxCommunicatorTimeout.
   std::chrono::milliseconds timeout{60'000};
 };
 

@@ -5,7 +5,9 @@
 //      between two ranks needs: all ranks work out the same number.
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "muonstore/c10d.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
+#include "src/c10d/abort_flag.h"
 #include "src/comm/call_record.h"
 #include "src/comm/engine.h"
 #include "src/comm/plan.h"
@@ -27,6 +30,15 @@ using comm::CallRecord;
 
 // What a rank sends in one all-to-all. Equal on all ranks.
 constexpr uint64_t kRoundBytes = uint64_t{16} << 20;
+// How long to wait before a look at whether somebody aborted.
+constexpr std::chrono::milliseconds kLook{50};
+
+// What gloo throws is no c10::Error.
+std::string_view TextOf(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  return torch_error != nullptr ? torch_error->what_without_backtrace()
+                                : error.what();
+}
 
 class ProcessGroupEngine : public comm::Engine {
  public:
@@ -38,7 +50,9 @@ class ProcessGroupEngine : public comm::Engine {
                                                            : c10::kCUDA),
         backend_(group_->getBackend(device_)),
         rank_(group_->getRank()),
-        size_(group_->getSize()) {}
+        size_(group_->getSize()),
+        aborted_(group_->getStore(),
+                 StrCat("muonstore-abort/", group_->getGroupName())) {}
 
   std::string_view name() const override { return "c10d"; }
   int32_t rank() const override { return rank_; }
@@ -80,7 +94,7 @@ class ProcessGroupEngine : public comm::Engine {
            c10d::BroadcastOptions options;
            options.rootRank = root;
            options.timeout = options_.timeout;
-           backend_->broadcast(tensors, options)->wait();
+           Await(*backend_->broadcast(tensors, options));
            host = tensors[0].cpu();
            std::memcpy(data.data(), host.data_ptr(), data.size());
          });
@@ -114,6 +128,10 @@ class ProcessGroupEngine : public comm::Engine {
     return duplicate;
   }
 
+  void Abort(std::string_view reason) override {
+    aborted_.Raise(comm::AbortText(rank_, reason));
+  }
+
  private:
   CallRecord Record(CallKind kind, uint64_t detail, uint64_t size_bytes) const {
     return {kind, detail, size_bytes, size_};
@@ -122,6 +140,7 @@ class ProcessGroupEngine : public comm::Engine {
   template <typename Function>
   void Call(const CallRecord& record, const Function& function) {
     ++call_number_;
+    ThrowIf(aborted_.Known());
     try {
       const std::vector<uint64_t> records = Gather(record.numbers());
       const size_t length = record.numbers().size();
@@ -134,13 +153,43 @@ class ProcessGroupEngine : public comm::Engine {
         throw Error(ErrorCode::kUnavailable, *disagreement);
       }
       function(records);
-    } catch (const c10::Error& error) {
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      // A rank that aborted may be gone by now.
+      ThrowIf(aborted_.Look());
       throw Error(
           ErrorCode::kUnavailable,
           StrCat("rank ", rank_, " failed in call ", call_number_, ", ",
                  comm::CallKindName(record.kind()), ", of its process group (",
-                 backend_->getBackendName(),
-                 "): ", std::string_view(error.what_without_backtrace())));
+                 backend_->getBackendName(), "): ", TextOf(error)));
+    }
+  }
+
+  static void ThrowIf(const std::optional<std::string>& abort) {
+    if (abort) {
+      throw Error(ErrorCode::kUnavailable, *abort);
+    }
+  }
+
+  // Until it is done or some rank aborts. Work of a device has no wait that
+  // ends early.
+  void Await(c10d::Work& work) {
+    if (device_ != c10::kCPU) {
+      work.wait();
+      return;
+    }
+    while (true) {
+      try {
+        work.wait(kLook);
+        return;
+      } catch (const std::exception&) {
+        if (work.isCompleted()) {
+          work.wait();
+          return;
+        }
+      }
+      ThrowIf(aborted_.Look());
     }
   }
 
@@ -161,7 +210,7 @@ class ProcessGroupEngine : public comm::Engine {
     at::Tensor output = HostBytes(all.size() * sizeof(Number)).to(device_);
     c10d::AllgatherOptions options;
     options.timeout = options_.timeout;
-    backend_->_allgather_base(output, input, options)->wait();
+    Await(*backend_->_allgather_base(output, input, options));
     host = output.cpu();
     std::memcpy(all.data(), host.data_ptr(), all.size() * sizeof(Number));
     return all;
@@ -225,8 +274,8 @@ class ProcessGroupEngine : public comm::Engine {
     // Gloo takes these with it.
     std::vector<int64_t> in_split = received;
     std::vector<int64_t> out_split = sent;
-    backend_->alltoall_base(output, input, in_split, out_split, options)
-        ->wait();
+    Await(
+        *backend_->alltoall_base(output, input, in_split, out_split, options));
     const at::Tensor host_in = output.cpu();
     const auto* in = static_cast<const std::byte*>(host_in.data_ptr());
     for (size_t peer = 0; peer < receives.size(); ++peer) {
@@ -249,12 +298,14 @@ class ProcessGroupEngine : public comm::Engine {
   int32_t size_;
   uint64_t call_number_ = 0;
   int num_duplicates_ = 0;
+  AbortFlag aborted_;
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> MakeC10dCommunicator(
     c10::intrusive_ptr<c10d::ProcessGroup> group, const C10dOptions& options) {
+  comm::RequireTimeout(options.timeout);
   return comm::MakeOrderedCommunicator(
       std::make_unique<ProcessGroupEngine>(std::move(group), options));
 }

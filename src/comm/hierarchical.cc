@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -106,6 +107,16 @@ class HierarchicalEngine : public Engine {
                                                 std::move(across), node_);
   }
 
+  // `across` first: where `inside` has failed, its words, which count the ranks
+  // of one node, are not the ones that are told.
+  void Abort(std::string_view reason) override {
+    const std::lock_guard lock(closing_);
+    if (across_ != nullptr) {
+      across_->Abort(reason);
+      inside_->Abort(reason);
+    }
+  }
+
  private:
   // Long enough for a reason, of a size that all ranks know.
   using Reason = std::array<std::byte, 512>;
@@ -158,12 +169,21 @@ class HierarchicalEngine : public Engine {
     try {
       function();
     } catch (...) {
-      inside_.reset();
-      across_.reset();
+      Close();
       throw;
     }
   }
 
+  // An abort that comes from another thread finds both, or none.
+  void Close() {
+    std::unique_ptr<Communicator> inside;
+    std::unique_ptr<Communicator> across;
+    const std::lock_guard lock(closing_);
+    inside = std::move(inside_);
+    across = std::move(across_);
+  }
+
+  std::mutex closing_;
   std::unique_ptr<Communicator> inside_;
   std::unique_ptr<Communicator> across_;
   NodeMap node_;

@@ -74,6 +74,18 @@ class OrderedCommunicator : public Communicator {
     published_.erase(&arena);
   }
 
+  void Abort(std::string_view reason) noexcept override {
+    // The other half of a fork goes on.
+    if (worker_.forked()) {
+      return;
+    }
+    try {
+      engine_->Abort(reason);
+    } catch (const std::exception&) {
+      // Then the peers hear of it by their timeout.
+    }
+  }
+
   std::unique_ptr<Communicator> Duplicate() override {
     std::unique_ptr<Engine> duplicate;
     Run([&] { duplicate = engine_->Duplicate(); });
@@ -122,6 +134,21 @@ class OrderedCommunicator : public Communicator {
 };
 
 }  // namespace
+
+std::string AbortText(int32_t rank, std::string_view reason) {
+  return StrCat("rank ", rank, " aborted: ", reason);
+}
+
+void RequireTimeout(std::chrono::milliseconds timeout) {
+  if (timeout.count() <= 0 || timeout > kMaxCommunicatorTimeout) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "the timeout of a communicator must be positive and at most a "
+        "year",
+        {.expected = StrCat("1 to ", kMaxCommunicatorTimeout.count(), " ms"),
+         .found = StrCat(timeout.count(), " ms")});
+  }
+}
 
 std::unique_ptr<Communicator> MakeOrderedCommunicator(
     std::unique_ptr<Engine> engine) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <latch>
+#include <limits>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -51,6 +52,27 @@ TEST(Rendezvous, RefusesOptionsThatMakeNoSense) {
   EXPECT_THAT(refused(Place(0, 1, std::string(81, 'x'))),
               HasSubstr("has 81 bytes"));
   EXPECT_THAT(refused(Place(0, 1, "x", milliseconds(0))), HasSubstr("timeout"));
+  EXPECT_THAT(refused(Place(0, std::numeric_limits<int32_t>::max(), "x")),
+              HasSubstr("1 to 128 ranks"));
+}
+
+// In nanoseconds they would be negative: every peer would be late.
+TEST(Rendezvous, RefusesTimeoutsThatNoClockCounts) {
+  for (const milliseconds timeout :
+       {milliseconds::max(), milliseconds(9'300'000'000'000),
+        kMaxCommunicatorTimeout + milliseconds(1)}) {
+    EXPECT_THAT(
+        Refusal(ErrorCode::kInvalidArgument, Place(0, 1, "x", timeout)),
+        AllOf(HasSubstr("at most a year"), HasSubstr("31536000000 ms")));
+  }
+}
+
+TEST(Rendezvous, TakesTheLongestTimeout) {
+  const std::string name = testutil::UniqueRendezvous();
+  testutil::RunRankThreads(2, [&](int32_t rank) {
+    ConnectSharedMemory(Place(rank, 2, name, kMaxCommunicatorTimeout))
+        ->Barrier();
+  });
 }
 
 TEST(Rendezvous, TakesTheLongestName) {

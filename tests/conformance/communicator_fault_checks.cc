@@ -196,10 +196,74 @@ void OneHangsInAnExchange(const Connect& connect) {
   CheckBroken(*comm, [&] { pending->Wait(); });
 }
 
+void CheckAborted(Communicator& comm, const std::function<void()>& first_call) {
+  const std::string reason = CheckThrows(ErrorCode::kUnavailable, first_call);
+  const std::string expected =
+      "rank " + std::to_string(comm.size() - 1) + " aborted: the disk is full";
+  CheckThat(reason.find(expected) != std::string::npos, reason);
+  CheckBroken(comm, [&] { comm.Barrier(); });
+}
+
+void OneAbortsBeforeACall(const Connect& connect) {
+  const auto comm = connect(kLong);
+  comm->Barrier();
+  if (IsLast(*comm)) {
+    comm->Abort("the disk is full");
+    // The first reason counts.
+    comm->Abort("a late excuse");
+  }
+  CheckAborted(*comm, [&] { comm->Barrier(); });
+}
+
+// The others wait for bytes that do not come.
+void OneAbortsWhileTheOthersWait(const Connect& connect) {
+  const auto comm = connect(kLong);
+  Buffers buffers(*comm, 100'000);
+  comm->Barrier();
+  if (IsLast(*comm)) {
+    comm->Abort("the disk is full");
+  }
+  const auto first = comm->Exchange(buffers.plan);
+  const auto second = comm->Exchange(buffers.plan);
+  CheckAborted(*comm, [&] { second->Wait(); });
+}
+
+// Its bytes may all have come by then; what follows fails.
+void OneAbortsInAnExchange(const Connect& connect) {
+  const auto comm = connect(kLong);
+  Buffers buffers(*comm, LongBytes(*comm));
+  comm->Barrier();
+  const auto pending = comm->Exchange(buffers.plan);
+  if (IsLast(*comm)) {
+    AwaitOverwrite(buffers.received[0], std::byte{0});
+    comm->Abort("the disk is full");
+  }
+  CheckAborted(*comm, [&] {
+    pending->Wait();
+    comm->Barrier();
+  });
+}
+
+void ADuplicateOutlivesAnAbort(const Connect& connect) {
+  const auto comm = connect(kLong);
+  const auto duplicate = comm->Duplicate();
+  if (IsLast(*comm)) {
+    comm->Abort("the disk is full");
+  }
+  CheckAborted(*comm, [&] { comm->Barrier(); });
+  std::array<int64_t, 1> ranks = {1};
+  duplicate->AllReduce(ranks, ReduceOp::kSum);
+  CheckThat(ranks[0] == comm->size(), "the duplicate is broken, too");
+}
+
 }  // namespace
 
 std::vector<CommunicatorCheck> FaultChecks() {
   return {
+      {"OneAbortsBeforeACall", &OneAbortsBeforeACall},
+      {"OneAbortsWhileTheOthersWait", &OneAbortsWhileTheOthersWait},
+      {"OneAbortsInAnExchange", &OneAbortsInAnExchange},
+      {"ADuplicateOutlivesAnAbort", &ADuplicateOutlivesAnAbort},
       {"SumsThatDiffer", &SumsThatDiffer, 2},
       {"OneExpectsWhatNobodySends", &OneExpectsWhatNobodySends, 2},
       {"DifferentCalls", &DifferentCalls, 2},

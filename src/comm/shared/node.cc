@@ -151,8 +151,10 @@ void Node::Run(Steps& steps) {
     mine.heartbeat.fetch_add(1, std::memory_order_relaxed);
     const uint32_t bell = mine.bell.load();
     StepResult result = steps.Step();
-    if (result == StepResult::kStuck) {
+    if (result != StepResult::kDone) {
       ThrowIfFailed();
+    }
+    if (result == StepResult::kStuck) {
       if (wait.StayAwake()) {
         continue;
       }
@@ -223,7 +225,7 @@ void Node::Ring(int32_t peer) const {
   }
 }
 
-void Node::Fail(const std::string& reason) const {
+void Node::Break(std::string_view reason) const {
   Failure& failure = control_.failure();
   uint32_t none = Failure::kNone;
   if (failure.stage.compare_exchange_strong(none, Failure::kWriting)) {
@@ -233,6 +235,10 @@ void Node::Fail(const std::string& reason) const {
       Ring(peer);
     }
   }
+}
+
+void Node::Fail(std::string_view reason) const {
+  Break(reason);
   ThrowFailure();
 }
 

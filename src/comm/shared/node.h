@@ -5,7 +5,7 @@
 //   ends by an error on every rank when a peer ends, leaves, or is not heard of
 //   for the timeout.
 // Ownership: owns the membership.
-// Threads: one.
+// Threads: one, but for `Break`.
 // Failures: Error(kUnavailable), with the words of the rank that noticed first.
 #ifndef MUONSTORE_SRC_COMM_SHARED_NODE_H_
 #define MUONSTORE_SRC_COMM_SHARED_NODE_H_
@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/comm/call_record.h"
@@ -50,8 +51,10 @@ class Node {
   void Run(Steps& steps);
   // Wakes `peer`, for which something was done.
   void Ring(int32_t peer) const;
-  // Breaks the communicator on all ranks and throws. The first reason counts.
-  [[noreturn]] void Fail(const std::string& reason) const;
+  // Breaks the communicator on all ranks. The first reason counts. Any thread.
+  void Break(std::string_view reason) const;
+  // The same, and throws.
+  [[noreturn]] void Fail(std::string_view reason) const;
 
  private:
   class Wait;

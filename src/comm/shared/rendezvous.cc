@@ -11,6 +11,7 @@
 
 #include "muonstore/error.h"
 #include "src/base/str.h"
+#include "src/comm/engine.h"
 #include "src/comm/shared/control_block.h"
 #include "src/comm/shared/local_socket.h"
 
@@ -310,10 +311,7 @@ void RequireOptions(const SharedMemoryOptions& options) {
                 StrCat("the rendezvous has ", options.rendezvous.size(),
                        " bytes; ", kMaxNameBytes, " are possible"));
   }
-  if (options.timeout.count() <= 0) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "the timeout of a communicator must be positive");
-  }
+  RequireTimeout(options.timeout);
 }
 
 }  // namespace

@@ -104,6 +104,10 @@ class SharedMemoryEngine : public Engine {
     return duplicate;
   }
 
+  void Abort(std::string_view reason) override {
+    node_.Break(AbortText(rank(), reason));
+  }
+
  private:
   CallRecord Record(CallKind kind, uint64_t detail, uint64_t size_bytes) const {
     return {kind, detail, size_bytes, size()};
