@@ -6,24 +6,26 @@
 
 namespace muonstore {
 
-BufferPool::BufferPool(Tier& tier, Communicator& communicator,
-                       const BufferPoolOptions& options)
-    : communicator_(communicator),
-      num_buffers_(options.num_buffers),
-      buffer_bytes_(options.buffer_bytes) {
+BufferPool::BufferPool(Tier& tier, const BufferPoolOptions& options)
+    : num_buffers_(options.num_buffers), buffer_bytes_(options.buffer_bytes) {
   if (num_buffers_ == 0) return;
   arena_ =
       tier.CreateArena({.name = options.name,
                         .block_bytes = std::vector<uint64_t>(
                             static_cast<size_t>(num_buffers_), buffer_bytes_)});
-  communicator_.Publish(*arena_);
   for (int32_t i = 0; i < num_buffers_; ++i) free_.push_back(i);
 }
 
-BufferPool::~BufferPool() {
+void BufferPool::Publish(Communicator& communicator) {
   if (arena_ == nullptr) return;
+  communicator.Publish(*arena_);
+  communicator_ = &communicator;
+}
+
+BufferPool::~BufferPool() {
+  if (communicator_ == nullptr) return;
   try {
-    communicator_.Withdraw(*arena_);
+    communicator_->Withdraw(*arena_);
   } catch (const std::exception&) {
     // A peer may be gone; the memory goes anyway.
   }

@@ -4,7 +4,7 @@
 //   them in place; handed out least recently used first. What is in use is
 //   counted, and its peak reported.
 // Ownership: owns the arena until Release.
-// Threads: one at a time. Construction is collective (the arena is published).
+// Threads: one at a time. Publish is collective.
 
 #ifndef MUONSTORE_SRC_EXECUTOR_BUFFER_POOL_H_
 #define MUONSTORE_SRC_EXECUTOR_BUFFER_POOL_H_
@@ -31,11 +31,13 @@ struct BufferPoolOptions {
 class BufferPool {
  public:
   // `tier` is memory.
-  BufferPool(Tier& tier, Communicator& communicator,
-             const BufferPoolOptions& options);
+  BufferPool(Tier& tier, const BufferPoolOptions& options);
   ~BufferPool();
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
+
+  // Lets peers read the buffers, until the pool goes.
+  void Publish(Communicator& communicator);
 
   int32_t num_free() const { return static_cast<int32_t>(free_.size()); }
   // Index of a buffer; there must be a free one.
@@ -46,7 +48,7 @@ class BufferPool {
   uint64_t peak_bytes() const { return peak_bytes_; }
 
  private:
-  Communicator& communicator_;
+  Communicator* communicator_ = nullptr;  // Where it is published.
   int32_t num_buffers_;
   uint64_t buffer_bytes_;
   std::unique_ptr<Arena> arena_;

@@ -58,26 +58,22 @@ void RequireChunk(const ParameterSpec& parameter, const GradientChunk& chunk) {
 OffloadExecutor::Impl::Impl(StateStore& store, ExecutorOptions options)
     : store_(store.impl()),
       options_(std::move(options)),
-      threads_(options_.num_threads),
       device_(options_.device),
-      passes_(threads_),
       ledger_(store_) {
-  store_.RequireUsable();
-  if (device_ == nullptr) {
-    device_ = MakeHostDevice(options_.newton_schulz, threads_);
-  }
   const std::optional<Error> error = Caught([this] { Build(); });
-  RequireAgreement(*store_.communicator, "the executor", error,
-                   Digest()
-                       .Add(int64_t{options_.overlap})
-                       .Add(static_cast<int64_t>(options_.max_gather_bytes))
-                       .Add(static_cast<int64_t>(plan_.num_rounds))
-                       .Add(int64_t{plan_.overlap})
-                       .Add(device_->name())
-                       .Add(HyperParameterDigest())
-                       .Add(NewtonSchulzDigest())
-                       .value());
-  MakeBuffers();
+  Digest digest;
+  if (!error.has_value()) {
+    digest.Add(int64_t{options_.overlap})
+        .Add(static_cast<int64_t>(options_.max_gather_bytes))
+        .Add(static_cast<int64_t>(plan_.num_rounds))
+        .Add(int64_t{plan_.overlap})
+        .Add(device_->name())
+        .Add(HyperParameterDigest())
+        .Add(NewtonSchulzDigest());
+  }
+  RequireAgreement(*store_.communicator, "the executor", error, digest.value());
+  pool_->Publish(*store_.communicator);
+  staging_->Publish(*store_.communicator);
   LogBuffers();
   pipeline_ = std::make_unique<MuonPipeline>(
       PipelineParts{.chunks = plan_,
@@ -90,7 +86,8 @@ OffloadExecutor::Impl::Impl(StateStore& store, ExecutorOptions options)
 
 OffloadExecutor::Impl::~Impl() { Close(); }
 
-void OffloadExecutor::Impl::Build() {
+void OffloadExecutor::Impl::RequireFree() const {
+  store_.RequireUsable();
   if (store_.has_executor) {
     throw Error(ErrorCode::kInvalidArgument,
                 "the store has an executor already; close that one first");
@@ -100,6 +97,15 @@ void OffloadExecutor::Impl::Build() {
                 "every param group of the store needs hyper-parameters",
                 {.expected = StrCat(NumGroups(store_), " groups"),
                  .found = StrCat(options_.groups.size())});
+  }
+}
+
+void OffloadExecutor::Impl::Build() {
+  RequireFree();
+  threads_ = std::make_unique<ThreadPool>(options_.num_threads);
+  passes_ = std::make_unique<ElementPasses>(*threads_);
+  if (device_ == nullptr) {
+    device_ = MakeHostDevice(options_.newton_schulz, *threads_);
   }
   const ChunkPlanOptions chunk_options = {
       .num_ranks = store_.communicator->size(),
@@ -114,6 +120,7 @@ void OffloadExecutor::Impl::Build() {
                      .max_swap_bytes = options_.max_swap_bytes,
                      .in_place = chunk_options.in_place},
                     chunk_options, plan_);
+  MakeBuffers();
 }
 
 void OffloadExecutor::Impl::MakeBuffers() {
@@ -126,16 +133,14 @@ void OffloadExecutor::Impl::MakeBuffers() {
         communicator.size() > 1 ? MakeSharedHostTier() : MakePinnedHostTier();
   }
   pool_ = std::make_unique<BufferPool>(
-      *tier, communicator,
-      BufferPoolOptions{
-          .name = "gather buffers",
-          .num_buffers = plan_.num_rounds > 0 ? plan_.num_buffers : 0,
-          .buffer_bytes = plan_.buffer_bytes});
+      *tier, BufferPoolOptions{
+                 .name = "gather buffers",
+                 .num_buffers = plan_.num_rounds > 0 ? plan_.num_buffers : 0,
+                 .buffer_bytes = plan_.buffer_bytes});
   staging_ = std::make_unique<BufferPool>(
-      *tier, communicator,
-      BufferPoolOptions{.name = "staging buffers",
-                        .num_buffers = units_.num_buffers,
-                        .buffer_bytes = units_.buffer_bytes});
+      *tier, BufferPoolOptions{.name = "staging buffers",
+                               .num_buffers = units_.num_buffers,
+                               .buffer_bytes = units_.buffer_bytes});
 }
 
 void OffloadExecutor::Impl::LogBuffers() const {
@@ -212,7 +217,7 @@ void OffloadExecutor::Impl::Fold(const Folded& folded, const SegmentRun& run) {
       [&](int64_t first, std::span<float> gradients) {
         const auto size = static_cast<size_t>(SizeBytes(folded.dtype));
         ForEachSlice(
-            threads_, static_cast<int64_t>(gradients.size()),
+            *threads_, static_cast<int64_t>(gradients.size()),
             [&](int64_t begin, int64_t count, int64_t) {
               const auto elements = static_cast<size_t>(count);
               AccumulateGradient(

@@ -52,12 +52,14 @@ class OffloadExecutor::Impl {
   };
 
   void RequireOpen() const;
+  void RequireFree() const;
   void Fold(const Folded& folded, const SegmentRun& run);
   // Calls edit(first, gradients) for the gradients of a run, in memory, part by
   // part; `reads`: with what they were before.
   void EditGradients(
       const SegmentRun& run, bool reads,
       const std::function<void(int64_t, std::span<float>)>& edit);
+  // What one rank can do alone, before all agree.
   void Build();
   void MakeBuffers();
   void LogBuffers() const;
@@ -101,9 +103,9 @@ class OffloadExecutor::Impl {
 
   StateStore::Impl& store_;
   ExecutorOptions options_;
-  ThreadPool threads_;
+  std::unique_ptr<ThreadPool> threads_;
   std::shared_ptr<Device> device_;
-  ElementPasses passes_;
+  std::unique_ptr<ElementPasses> passes_;
   GradientLedger ledger_;
   ChunkPlan plan_;
   SwapPlan units_;

@@ -172,7 +172,7 @@ ExactSum OffloadExecutor::Impl::SumGradients(double& wait_s) {
   const std::optional<Error> error = Caught([&] {
     ForEachStage(Stages(wait_s), kNormKinds, units_.norm_units,
                  [&](Stage& stage, const Unit& unit) {
-                   sum.Merge(passes_.SumSquares(stage, SplitRuns(unit)));
+                   sum.Merge(passes_->SumSquares(stage, SplitRuns(unit)));
                  });
   });
   return AllReduceSum(sum, error);
@@ -235,17 +235,17 @@ void OffloadExecutor::Impl::UpdateAdam(float divisor, float clip_factor,
             .groups()[static_cast<size_t>(unit.front().flat_group)];
     const auto of = static_cast<size_t>(flat_group.group);
     const GroupHyperParameters& group = options_.groups[of];
-    passes_.Adam(stage, unit,
-                 {.lr = group.lr,
-                  .beta1 = group.beta1,
-                  .beta2 = group.beta2,
-                  .eps = group.eps,
-                  .weight_decay = group.weight_decay,
-                  .step = store_.record.group_steps[of] + 1,
-                  .order = group.adam_order,
-                  .decoupled_decay = group.decoupled_decay,
-                  .divisor = divisor,
-                  .clip_factor = clip_factor});
+    passes_->Adam(stage, unit,
+                  {.lr = group.lr,
+                   .beta1 = group.beta1,
+                   .beta2 = group.beta2,
+                   .eps = group.eps,
+                   .weight_decay = group.weight_decay,
+                   .step = store_.record.group_steps[of] + 1,
+                   .order = group.adam_order,
+                   .decoupled_decay = group.decoupled_decay,
+                   .divisor = divisor,
+                   .clip_factor = clip_factor});
   };
   const Stopwatch watch(report.update_s);
   ForEachStage(Stages(report.swap_s), kAdamKinds, units_.adam_units, update);
@@ -257,7 +257,7 @@ PipelineStep OffloadExecutor::Impl::MuonStep(
   step.prepare = [this, momentum, &report](Stage& stage,
                                            std::span<const size_t> tasks) {
     const Stopwatch watch(report.update_s);
-    passes_.Momentum(stage, RunsOf(tasks), momentum);
+    passes_->Momentum(stage, RunsOf(tasks), momentum);
   };
   step.source = [this](const MatrixTask& task) {
     return options_.groups[static_cast<size_t>(task.group)].nesterov
@@ -281,7 +281,7 @@ void OffloadExecutor::Impl::RunMuon(const Decision& decision,
   step.kinds = kMuonKinds;
   step.done = [&](Stage& stage, std::span<const size_t> tasks) {
     const Stopwatch watch(report.update_s);
-    passes_.ApplyUpdates(stage, RunsOf(tasks), options_.groups, 1);
+    passes_->ApplyUpdates(stage, RunsOf(tasks), options_.groups, 1);
   };
   RunPipeline(step, report);
 }
@@ -296,7 +296,7 @@ void OffloadExecutor::Impl::RunClipped(const Decision& decision,
   step.kinds = kUpdateKinds;
   step.done = [&](Stage& stage, std::span<const size_t> tasks) {
     const Stopwatch watch(report.update_s);
-    sum.Merge(passes_.SumSquares(stage, RunsOf(tasks)));
+    sum.Merge(passes_->SumSquares(stage, RunsOf(tasks)));
   };
   RunPipeline(step, report);
   AddAdamGradients(1.0F / decision.divisor, sum, report);
@@ -317,7 +317,7 @@ void OffloadExecutor::Impl::AddAdamGradients(float factor, ExactSum& sum,
                  }
                  std::vector<UpdateRun> runs = SplitRuns(unit);
                  for (UpdateRun& run : runs) run.scale = double{factor};
-                 sum.Merge(passes_.SumSquares(stage, runs));
+                 sum.Merge(passes_->SumSquares(stage, runs));
                });
 }
 
@@ -329,8 +329,8 @@ void OffloadExecutor::Impl::ApplyAll(float factor, StepReport& report) {
     StageStream stream(Stages(report.swap_s), kApplyKinds, std::move(order));
     for (const TaskUnit& unit : *task_units) {
       std::unique_ptr<StageStream::Held> held = stream.Next();
-      passes_.ApplyUpdates(held->stage(), RunsOf(unit.tasks), options_.groups,
-                           double{factor});
+      passes_->ApplyUpdates(held->stage(), RunsOf(unit.tasks), options_.groups,
+                            double{factor});
       stream.Finish(std::move(held));
     }
     stream.Drain();
@@ -382,6 +382,7 @@ StepReport OffloadExecutor::Impl::Step(const StepOptions& options) {
         Commit(decision, report);
       } catch (const std::exception& error) {
         store_.Poison(error.what());
+        communicator.Abort(error.what());
         throw;
       }
       report.num_orthogonalized = static_cast<int64_t>(plan_.tasks.size());

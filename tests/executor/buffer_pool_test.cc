@@ -12,8 +12,7 @@ namespace {
 
 TEST(BufferPoolTest, HandsOutTheLeastRecentlyUsed) {
   const auto tier = MakePinnedHostTier();
-  const auto alone = MakeSingleCommunicator();
-  BufferPool pool(*tier, *alone, {.num_buffers = 3, .buffer_bytes = 5000});
+  BufferPool pool(*tier, {.num_buffers = 3, .buffer_bytes = 5000});
   const int32_t a = pool.Acquire();
   const int32_t b = pool.Acquire();
   pool.Return(a);
@@ -25,8 +24,7 @@ TEST(BufferPoolTest, HandsOutTheLeastRecentlyUsed) {
 
 TEST(BufferPoolTest, BuffersAreApartAndWhole) {
   const auto tier = MakePinnedHostTier();
-  const auto alone = MakeSingleCommunicator();
-  BufferPool pool(*tier, *alone, {.num_buffers = 2, .buffer_bytes = 5000});
+  BufferPool pool(*tier, {.num_buffers = 2, .buffer_bytes = 5000});
   const auto first = pool.bytes(0);
   const auto second = pool.bytes(1);
   ASSERT_EQ(first.size(), 5000U);
@@ -37,8 +35,7 @@ TEST(BufferPoolTest, BuffersAreApartAndWhole) {
 
 TEST(BufferPoolTest, ReportsItsPeak) {
   const auto tier = MakePinnedHostTier();
-  const auto alone = MakeSingleCommunicator();
-  BufferPool pool(*tier, *alone, {.num_buffers = 3, .buffer_bytes = 100});
+  BufferPool pool(*tier, {.num_buffers = 3, .buffer_bytes = 100});
   EXPECT_EQ(pool.peak_bytes(), 0U);
   pool.Return(pool.Acquire());
   EXPECT_EQ(pool.peak_bytes(), 100U);
@@ -51,8 +48,7 @@ TEST(BufferPoolTest, ReportsItsPeak) {
 
 TEST(BufferPoolTest, AnEmptyPoolHasNothing) {
   const auto tier = MakePinnedHostTier();
-  const auto alone = MakeSingleCommunicator();
-  BufferPool pool(*tier, *alone, {.num_buffers = 0, .buffer_bytes = 0});
+  BufferPool pool(*tier, {.num_buffers = 0, .buffer_bytes = 0});
   EXPECT_EQ(CodeOf([&] { pool.Acquire(); }), ErrorCode::kInternal);
 }
 

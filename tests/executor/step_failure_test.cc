@@ -3,8 +3,10 @@
 
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -64,13 +66,15 @@ TEST(StepFailureTest, ARankThatHangsIsAnErrorWithinTheTimeout) {
       {.killed = {1}});
 }
 
-// A device that kills its process in the middle of the step's commit.
-class KillingDevice : public Device {
+// A device that does something else in the middle of the step's commit.
+class FaultyDevice : public Device {
  public:
+  explicit FaultyDevice(std::function<void()> fault)
+      : fault_(std::move(fault)) {}
   std::string_view name() const override { return "host"; }
   bool works_in_host_memory() const override { return true; }
   void OrthogonalizeInPlace(std::span<const OrthogonalizeJob>) override {
-    raise(SIGKILL);
+    fault_();
   }
   std::unique_ptr<DeviceBuffer> Allocate(uint64_t) override { return nullptr; }
   PendingPtr CopyIn(DeviceBuffer&, std::span<const std::byte>) override {
@@ -83,6 +87,9 @@ class KillingDevice : public Device {
     return nullptr;
   }
   void Drain() override {}
+
+ private:
+  std::function<void()> fault_;
 };
 
 TEST(StepFailureTest, ARankThatDiesInTheCommitPoisonsTheOthers) {
@@ -92,7 +99,8 @@ TEST(StepFailureTest, ARankThatDiesInTheCommitPoisonsTheOthers) {
         const auto store = MakeStepStore(communicator, {.stage = 3});
         ExecutorOptions options = StepOptionsOf(*store);
         if (communicator->rank() == 2) {
-          options.device = std::make_shared<KillingDevice>();
+          options.device =
+              std::make_shared<FaultyDevice>([] { raise(SIGKILL); });
         }
         OffloadExecutor executor(*store, options);
         AccumulateAll(*store, executor, 1);
@@ -103,6 +111,45 @@ TEST(StepFailureTest, ARankThatDiesInTheCommitPoisonsTheOthers) {
         EXPECT_THAT(TextOf(read), HasSubstr("poisoned"));
       },
       {.killed = {2}});
+}
+
+// The communicator's timeout is a minute: the test's is, too.
+TEST(StepFailureTest, AFaultOfOneRankInTheCommitReachesTheOthersWithItsReason) {
+  RunConnectedRanks(
+      3,
+      [](const auto& communicator) {
+        const auto store = MakeStepStore(communicator, {.stage = 3});
+        ExecutorOptions options = StepOptionsOf(*store);
+        if (communicator->rank() == 2) {
+          options.device = std::make_shared<FaultyDevice>([] {
+            throw Error(ErrorCode::kUnavailable, "the device is on fire");
+          });
+        }
+        OffloadExecutor executor(*store, options);
+        AccumulateAll(*store, executor, 1);
+        const auto step = [&] { executor.Step(); };
+        EXPECT_THAT(TextOf(step), HasSubstr("the device is on fire"));
+        EXPECT_TRUE(store->poisoned());
+      },
+      {.timeout = std::chrono::seconds(30)});
+}
+
+TEST(StepFailureTest, ARankThatCannotBuildItsExecutorStopsAll) {
+  RunConnectedRanks(2, [](const auto& communicator) {
+    const auto store = MakeStepStore(communicator, {.stage = 3});
+    ExecutorOptions options = StepOptionsOf(*store);
+    if (communicator->rank() == 1) options.num_threads = 0;
+    const auto build = [&] { OffloadExecutor executor(*store, options); };
+    EXPECT_EQ(CodeOf(build), communicator->rank() == 1
+                                 ? ErrorCode::kInvalidArgument
+                                 : ErrorCode::kUnavailable);
+    // Nothing is broken: with good options it works.
+    options.num_threads = 1;
+    OffloadExecutor executor(*store, options);
+    AccumulateAll(*store, executor, 1);
+    executor.Step();
+    EXPECT_EQ(store->record().steps, 1);
+  });
 }
 
 }  // namespace
