@@ -5,12 +5,17 @@
 //   views. Many readers or one writer may hold leases on a tensor at a time. A
 //   writer works on a copy: Commit makes it the next generation, dropping the
 //   lease leaves the tensor as it was.
-// Ownership: the memory is the store's (readers) or the lease's (writers) and
-//   valid while the lease lives. A lease must not outlive its store.
+// Ownership: the memory is the store's (readers, where the state lies in host
+//   memory) or the lease's (writers, and readers of state on NVMe, who take as
+//   much as the pieces have) and valid while the lease lives. A lease must not
+//   outlive its store.
 // Threads: one thread at a time a lease; leases of one store may be taken and
 //   dropped on many threads.
 // Failures: Error(kInvalidArgument) for a lease that conflicts, a matrix that
-//   is not on this rank as a whole, a lease that was committed already.
+//   is not on this rank as a whole, a lease that was committed already or moved
+//   from. A device that fails: Error(kUnavailable) from taking a lease, and the
+//   store stays usable; from Commit, and the store is poisoned where a part may
+//   have been written.
 
 #ifndef MUONSTORE_LEASE_H_
 #define MUONSTORE_LEASE_H_
@@ -70,8 +75,11 @@ class Lease {
 
  protected:
   explicit Lease(std::unique_ptr<LeaseState> state);
+  LeaseState& state() const;
   StridedView<std::byte> MatrixAt(int32_t batch, int64_t first,
                                   int64_t count) const;
+
+ private:
   std::unique_ptr<LeaseState> state_;
 };
 
@@ -96,6 +104,8 @@ class WriteLease : public Lease {
   StridedView<std::byte> Matrices(int32_t batch, int64_t first,
                                   int64_t count) const;
   // Makes what was written the tensor's next generation and ends the lease.
+  // Waits for an asynchronous save of what it is about to write, where there is
+  // no memory to keep both.
   void Commit();
 
  private:

@@ -93,7 +93,8 @@ class StateStore {
 
   ReadLease Read(std::string_view name, const StateKind& kind);
   WriteLease Write(std::string_view name, const StateKind& kind);
-  // Number of committed updates; the same on every rank.
+  // Number of committed updates; the same on every rank. Gradients have none:
+  // they are sums of what came since the last step.
   uint64_t generation(std::string_view name, const StateKind& kind) const;
 
   // Sets this rank's part of a tensor from its whole, in the kind's dtype
@@ -112,8 +113,9 @@ class StateStore {
   void Poison(std::string reason);
   bool poisoned() const;
 
-  // Collective: withdraws its memory from the communicator and frees it. The
-  // destructor does the same, and swallows what goes wrong.
+  // Collective: withdraws its memory from the communicator and frees it. Throws
+  // on all ranks where a lease is held, or a save is under way, on any. The
+  // destructor frees it too, and swallows what goes wrong.
   void Close();
 
   class Impl;  // src/store

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstring>
+#include <new>
+#include <stdexcept>
 
 #include "src/base/str.h"
 
@@ -35,6 +37,10 @@ std::optional<Error> Caught(const std::function<void()>& run) {
     run();
   } catch (const Error& error) {
     return error;
+  } catch (const std::bad_alloc&) {
+    return Error(ErrorCode::kResourceExhausted, "out of memory");
+  } catch (const std::length_error&) {
+    return Error(ErrorCode::kResourceExhausted, "out of memory");
   }
   return std::nullopt;
 }

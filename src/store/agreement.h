@@ -33,7 +33,8 @@ class Digest {
   uint64_t hash_ = 14695981039346656037U;
 };
 
-// What an Error `run` throws, or nothing.
+// The Error that `run` throws, or nothing; memory that there is not becomes
+// Error(kResourceExhausted).
 std::optional<Error> Caught(const std::function<void()>& run);
 
 // `what` names the call in messages: "the step". Error(kInvalidArgument) on all

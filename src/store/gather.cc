@@ -12,19 +12,16 @@ namespace {
 // This rank's pieces go to every rank; each rank's pieces come to their places
 // in `out`. Both sides list the fragments in the same order.
 ExchangePlan PlanAllGather(const StateStore::Impl& store, int32_t parameter,
-                           std::string_view kind, std::span<std::byte> out) {
-  const DType dtype = store.dtype(parameter, kind);
-  const auto element_bytes = static_cast<size_t>(SizeBytes(dtype));
-  const int32_t rank = store.communicator->rank();
+                           const ReadLease& lease, std::span<std::byte> out) {
+  const auto element_bytes = static_cast<size_t>(SizeBytes(lease.dtype()));
   ExchangePlan plan;
+  for (const auto& piece : lease.pieces()) {
+    for (int32_t peer = 0; peer < store.communicator->size(); ++peer) {
+      plan.sends.push_back({peer, piece.data});
+    }
+  }
   for (const Fragment& fragment : store.partitioning.fragments(parameter)) {
     const int32_t source = store.rank_of(fragment);
-    if (source == rank) {
-      const auto data = store.memory(fragment, kind, dtype);
-      for (int32_t peer = 0; peer < store.communicator->size(); ++peer) {
-        plan.sends.push_back({peer, data});
-      }
-    }
     for (int64_t i = 0; i < fragment.count; ++i) {
       const int64_t first = fragment.tensor_offset + i * fragment.stride;
       plan.receives.push_back(
@@ -52,20 +49,21 @@ std::span<const float> GatheredTensor::f32() const {
 GatheredTensor StateStore::Gather(std::string_view name,
                                   const StateKind& kind) {
   std::optional<ReadLease> lease;
+  GatheredTensor tensor;
   const std::optional<Error> error = Caught([&] {
     impl_->RequireUsable();
     lease.emplace(Read(name, kind));
+    tensor.key = lease->key();
+    tensor.shape = lease->shape();
+    tensor.dtype = lease->dtype();
+    tensor.data.resize(static_cast<size_t>(tensor.shape.num_elements()) *
+                       static_cast<size_t>(SizeBytes(tensor.dtype)));
   });
   // Tensors of one size would be mixed without a word.
   RequireAgreement(*impl_->communicator, "the tensor to gather", error,
-                   error ? 0 : Digest().Add(lease->key().ToString()).value());
-  const int32_t parameter = impl_->Find(name);
-  GatheredTensor tensor{
-      .key = lease->key(), .shape = lease->shape(), .dtype = lease->dtype()};
-  tensor.data.resize(static_cast<size_t>(tensor.shape.num_elements()) *
-                     static_cast<size_t>(SizeBytes(tensor.dtype)));
+                   error ? 0 : Digest().Add(tensor.key.ToString()).value());
   impl_->communicator
-      ->Exchange(PlanAllGather(*impl_, parameter, tensor.key.kind, tensor.data))
+      ->Exchange(PlanAllGather(*impl_, impl_->Find(name), *lease, tensor.data))
       ->Wait();
   return tensor;
 }

@@ -110,6 +110,11 @@ size_t StoreKindIndex(std::string_view kind) {
       kStoreKinds.begin());
 }
 
+bool IsSavedKind(std::string_view kind) {
+  return std::find(kSavedKinds.begin(), kSavedKinds.end(), kind) !=
+         kSavedKinds.end();
+}
+
 bool HasKind(Optimizer optimizer, std::string_view kind) {
   if (optimizer != Optimizer::kMuon && optimizer != Optimizer::kAdam) {
     return false;

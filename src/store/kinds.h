@@ -21,8 +21,15 @@ namespace muonstore {
 inline constexpr std::array<std::string_view, 6> kStoreKinds = {
     kMaster, kMomentum, kExpAvg, kExpAvgSq, kGradient, kWeight};
 
+// What a checkpoint always holds. It holds weights that are not the rounded
+// masters too; accumulated gradients are no part of it.
+inline constexpr std::array<std::string_view, 4> kSavedKinds = {
+    kMaster, kMomentum, kExpAvg, kExpAvgSq};
+
 // Index into kStoreKinds; kStoreKinds.size() for any other kind.
 size_t StoreKindIndex(std::string_view kind);
+
+bool IsSavedKind(std::string_view kind);
 
 bool HasKind(Optimizer optimizer, std::string_view kind);
 

@@ -1,6 +1,5 @@
 #include "muonstore/lease.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -10,12 +9,6 @@
 
 namespace muonstore {
 namespace {
-
-size_t TotalBytes(std::span<const StatePiece<std::byte>> pieces) {
-  size_t total = 0;
-  for (const auto& piece : pieces) total += piece.data.size();
-  return total;
-}
 
 std::string RanksText(const StateStore::Impl& store, int32_t parameter) {
   std::vector<int32_t> ranks;
@@ -28,77 +21,35 @@ std::string RanksText(const StateStore::Impl& store, int32_t parameter) {
 
 }  // namespace
 
-LeaseState::LeaseState(StateStore::Impl& store_in, int32_t parameter_in,
-                       std::string_view kind_in, bool writer_in)
-    : store(store_in),
-      parameter(parameter_in),
-      kind(kind_in),
-      writer(writer_in),
-      key(store.key(parameter, kind)),
-      dtype(store.dtype(parameter, kind)) {
-  for (const Fragment& fragment : store.local_fragments(parameter)) {
-    pieces.push_back({fragment, store.memory(fragment, kind, dtype)});
-  }
-  if (writer) copy_.reserve(TotalBytes(pieces));
-  generation = writer ? store.leases.AcquireWrite(parameter, kind)
-                      : store.leases.AcquireRead(parameter, kind);
-  if (!writer) return;
-  for (StatePiece<std::byte>& piece : pieces) {
-    const size_t offset = copy_.size();
-    copy_.insert(copy_.end(), piece.data.begin(), piece.data.end());
-    piece.data = {copy_.data() + offset, piece.data.size()};
-  }
-}
-
-LeaseState::~LeaseState() {
-  if (!live_) return;
-  if (writer) {
-    store.leases.ReleaseWrite(parameter, kind, false);
-  } else {
-    store.leases.ReleaseRead(parameter, kind);
-  }
-}
-
-void LeaseState::RequireLive() const {
-  if (!live_) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "this lease was committed already; take a new one",
-                {.tensor = key.ToString()});
-  }
-}
-
-void LeaseState::Commit() {
-  RequireLive();
-  store.RequireUsable();
-  for (const StatePiece<std::byte>& piece : pieces) {
-    std::copy(piece.data.begin(), piece.data.end(),
-              store.memory(piece.fragment, kind, dtype).begin());
-  }
-  live_ = false;
-  pieces.clear();
-  store.leases.ReleaseWrite(parameter, kind, true);
-}
-
 Lease::Lease(std::unique_ptr<LeaseState> state) : state_(std::move(state)) {}
 Lease::Lease(Lease&&) noexcept = default;
 Lease& Lease::operator=(Lease&&) noexcept = default;
 Lease::~Lease() = default;
 
-const TensorKey& Lease::key() const { return state_->key; }
-
-const Shape& Lease::shape() const {
-  return state_->store.parameters[static_cast<size_t>(state_->parameter)].shape;
+LeaseState& Lease::state() const {
+  if (state_ == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "this lease was moved from; use the one that it was moved to");
+  }
+  return *state_;
 }
 
-DType Lease::dtype() const { return state_->dtype; }
+const TensorKey& Lease::key() const { return state().key; }
 
-uint64_t Lease::generation() const { return state_->generation; }
+const Shape& Lease::shape() const {
+  const LeaseState& of = state();
+  return of.store.parameters[static_cast<size_t>(of.parameter)].shape;
+}
+
+DType Lease::dtype() const { return state().dtype; }
+
+uint64_t Lease::generation() const { return state().generation; }
 
 StridedView<std::byte> Lease::MatrixAt(int32_t batch, int64_t first,
                                        int64_t count) const {
-  state_->RequireLive();
+  state().RequireLive();
   const ParameterSpec& spec =
-      state_->store.parameters[static_cast<size_t>(state_->parameter)];
+      state().store.parameters[static_cast<size_t>(state().parameter)];
   const auto batches = spec.layout.Resolve(spec.shape);
   if (batch < 0 || static_cast<size_t>(batch) >= batches.size() || first < 0 ||
       count < 1 || count > batches[static_cast<size_t>(batch)].batch - first) {
@@ -106,20 +57,20 @@ StridedView<std::byte> Lease::MatrixAt(int32_t batch, int64_t first,
                 StrCat("layout ", spec.layout.ToString(),
                        " has no such matrices: batch ", batch, ", ", count,
                        " from ", first),
-                {.tensor = state_->key.ToString()});
+                {.tensor = state().key.ToString()});
   }
   const MatrixBatch& of = batches[static_cast<size_t>(batch)];
   const int64_t begin = of.row_offset(first, 0);
   const int64_t end = of.row_offset(first + count - 1, of.rows - 1) + of.cols;
-  for (const StatePiece<std::byte>& piece : state_->pieces) {
+  for (const StatePiece<std::byte>& piece : state().pieces) {
     const int64_t piece_begin = piece.fragment.tensor_offset;
     if (piece.fragment.count != 1 || piece_begin > begin ||
         piece_begin + piece.fragment.length < end) {
       continue;
     }
     return {.data = piece.data.data() +
-                    (begin - piece_begin) * SizeBytes(state_->dtype),
-            .dtype = state_->dtype,
+                    (begin - piece_begin) * SizeBytes(state().dtype),
+            .dtype = state().dtype,
             .batch = count,
             .rows = of.rows,
             .cols = of.cols,
@@ -130,18 +81,18 @@ StridedView<std::byte> Lease::MatrixAt(int32_t batch, int64_t first,
   }
   throw Error(
       ErrorCode::kInvalidArgument,
-      StrCat("rank ", state_->store.communicator->rank(),
+      StrCat("rank ", state().store.communicator->rank(),
              " does not hold these matrices as a whole: the tensor lies on "
              "ranks ",
-             RanksText(state_->store, state_->parameter),
+             RanksText(state().store, state().parameter),
              "; StateStore::Gather gathers it"),
-      {.tensor = state_->key.ToString()});
+      {.tensor = state().key.ToString()});
 }
 
 std::vector<StatePiece<const std::byte>> ReadLease::pieces() const {
-  state_->RequireLive();
+  state().RequireLive();
   std::vector<StatePiece<const std::byte>> pieces;
-  for (const auto& piece : state_->pieces) {
+  for (const auto& piece : state().pieces) {
     pieces.push_back({piece.fragment, piece.data});
   }
   return pieces;
@@ -156,8 +107,8 @@ StridedView<const std::byte> ReadLease::Matrices(int32_t batch, int64_t first,
 }
 
 std::vector<StatePiece<std::byte>> WriteLease::pieces() const {
-  state_->RequireLive();
-  return state_->pieces;
+  state().RequireLive();
+  return state().pieces;
 }
 
 StridedView<std::byte> WriteLease::Matrices(int32_t batch, int64_t first,
@@ -165,6 +116,6 @@ StridedView<std::byte> WriteLease::Matrices(int32_t batch, int64_t first,
   return MatrixAt(batch, first, count);
 }
 
-void WriteLease::Commit() { state_->Commit(); }
+void WriteLease::Commit() { state().Commit(); }
 
 }  // namespace muonstore

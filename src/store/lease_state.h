@@ -1,22 +1,36 @@
 // What a lease holds: memory of one tensor on this rank.
+//
+// Ownership: a reader's pieces are the store's memory where the segment is in a
+//   host tier, else of the lease; a writer's are always of the lease.
+// Threads, failures: as muonstore/lease.h says. Reading from a tier that fails
+//   changes nothing; a commit whose write fails poisons the store.
 
 #ifndef MUONSTORE_SRC_STORE_LEASE_STATE_H_
 #define MUONSTORE_SRC_STORE_LEASE_STATE_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "muonstore/lease.h"
+#include "src/store/segments.h"
 #include "src/store/store_impl.h"
 
 namespace muonstore {
 
+enum class LeaseUse {
+  kRead,
+  kWrite,      // Starts from what there is.
+  kOverwrite,  // Starts from zeros: everything will be written.
+};
+
 class LeaseState {
  public:
   LeaseState(StateStore::Impl& store, int32_t parameter, std::string_view kind,
-             bool writer);
+             LeaseUse use);
   ~LeaseState();
   LeaseState(const LeaseState&) = delete;
   LeaseState& operator=(const LeaseState&) = delete;
@@ -34,10 +48,24 @@ class LeaseState {
   std::vector<StatePiece<std::byte>> pieces;
 
  private:
-  // A writer's own copy of all pieces, one behind the other.
+  void AddPieces(LeaseUse use);
+  void WritePieces();
+  void Release(bool committed);
+  uint64_t OffsetBytes(const Fragment& fragment) const;
+
+  // Of pieces that are not the store's memory, one behind the other.
   std::vector<std::byte> copy_;
+  // Of pieces that are.
+  std::vector<PinnedSegment> pins_;
   bool live_ = true;
 };
+
+// Writes all of this rank's part of a tensor as one commit, without reading
+// what it was: `fill` gets pieces of zeros. What `fill` throws leaves the
+// tensor as it was.
+void Overwrite(
+    StateStore::Impl& store, int32_t parameter, std::string_view kind,
+    const std::function<void(std::span<const StatePiece<std::byte>>)>& fill);
 
 }  // namespace muonstore
 

@@ -38,6 +38,7 @@ LeaseTable::Exclusive::Exclusive(LeaseTable& table, std::string_view what)
     : table_(table) {
   const std::lock_guard lock(table_.mutex_);
   table_.RequireNoLease(what);
+  table_.RequireWritable(what);
   if (table_.exclusive_) {
     throw Error(ErrorCode::kInvalidArgument, "a step is running already");
   }
@@ -47,6 +48,55 @@ LeaseTable::Exclusive::Exclusive(LeaseTable& table, std::string_view what)
 LeaseTable::Exclusive::~Exclusive() {
   const std::lock_guard lock(table_.mutex_);
   table_.exclusive_ = false;
+}
+
+LeaseTable::SnapshotMark::SnapshotMark(LeaseTable& table, int64_t step,
+                                       bool keeps_writers_away)
+    : table_(table), step_(step), keeps_writers_away_(keeps_writers_away) {
+  const std::lock_guard lock(table_.mutex_);
+  if (table_.exclusive_) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "a step is running; take snapshots between steps");
+  }
+  if (keeps_writers_away) {
+    table_.RequireNoWriter();
+    ++table_.num_keeping_writers_away_;
+  }
+  table_.snapshot_steps_.insert(step);
+}
+
+LeaseTable::SnapshotMark::~SnapshotMark() {
+  const std::lock_guard lock(table_.mutex_);
+  table_.snapshot_steps_.erase(table_.snapshot_steps_.find(step_));
+  table_.num_keeping_writers_away_ -= keeps_writers_away_ ? 1 : 0;
+}
+
+void LeaseTable::RequireNoSnapshot(std::string_view what) const {
+  const std::lock_guard lock(mutex_);
+  if (snapshot_steps_.empty()) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("a snapshot of step ", *snapshot_steps_.begin(),
+                     " is being saved during ", what,
+                     "; wait for the save to end, or drop it"));
+}
+
+void LeaseTable::RequireWritable(std::string_view what) const {
+  if (num_keeping_writers_away_ == 0) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("a save is under way that is not asynchronous: ", what,
+                     " has to wait until it has ended"));
+}
+
+void LeaseTable::RequireNoWriter() const {
+  if (num_leases_ == 0) return;
+  for (const Entry& entry : entries_) {
+    if (entry.writer) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "a write lease is held during a save; commit or drop it "
+                  "first",
+                  {.tensor = NameOf(entry)});
+    }
+  }
 }
 
 uint64_t LeaseTable::AcquireRead(int32_t parameter, std::string_view kind) {
@@ -67,6 +117,7 @@ uint64_t LeaseTable::AcquireWrite(int32_t parameter, std::string_view kind) {
   const std::lock_guard lock(mutex_);
   Entry& entry = at(parameter, kind);
   RequireNotExclusive(entry);
+  RequireWritable("a write lease");
   if (entry.writer || entry.readers > 0) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat(entry.writer ? "another write lease is"
@@ -91,6 +142,7 @@ void LeaseTable::ReleaseWrite(int32_t parameter, std::string_view kind,
   Entry& entry = at(parameter, kind);
   entry.writer = false;
   entry.generation += committed ? 1 : 0;
+  entry.written_since_step |= committed;
   --num_leases_;
 }
 
@@ -98,6 +150,12 @@ uint64_t LeaseTable::generation(int32_t parameter,
                                 std::string_view kind) const {
   const std::lock_guard lock(mutex_);
   return at(parameter, kind).generation;
+}
+
+bool LeaseTable::written_since_step(int32_t parameter,
+                                    std::string_view kind) const {
+  const std::lock_guard lock(mutex_);
+  return at(parameter, kind).written_since_step;
 }
 
 void LeaseTable::RequireNone(std::string_view what) const {
@@ -119,7 +177,9 @@ void LeaseTable::RequireNoLease(std::string_view what) const {
 
 void LeaseTable::Advance(int32_t parameter, std::string_view kind) {
   const std::lock_guard lock(mutex_);
-  ++at(parameter, kind).generation;
+  Entry& entry = at(parameter, kind);
+  ++entry.generation;
+  entry.written_since_step = false;
 }
 
 }  // namespace muonstore

@@ -1,7 +1,6 @@
 #include "src/store/segments.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "muonstore/error.h"
@@ -10,79 +9,104 @@
 namespace muonstore {
 namespace {
 
-KindPlan PlanKind(std::string_view kind,
-                  std::span<const ParameterSpec> parameters,
-                  const Partitioning& partitioning, const TierPolicy& tiers) {
-  KindPlan plan{.kind = kind};
-  plan.arena.name = std::string(kind);
-  plan.arena.pinning = tiers.of(std::string(kind)).pinning;
-  for (const FlatGroup& group : partitioning.groups()) {
-    int32_t block = -1;
-    if (!group.parameters.empty()) {
-      const ParameterSpec& first =
-          parameters[static_cast<size_t>(group.parameters.front())];
-      if (HasKind(first.optimizer, kind)) {
-        block = static_cast<int32_t>(plan.arena.block_bytes.size());
-        plan.arena.block_bytes.push_back(
-            static_cast<uint64_t>(group.partition_elements) *
-            static_cast<uint64_t>(SizeBytes(StoreDType(first, kind))));
-      }
-    }
-    plan.block_of.push_back(block);
-  }
-  return plan;
+// Of copies between slots that are not memory.
+constexpr size_t kCopyBytes = size_t{4} << 20;
+
+[[noreturn]] void ThrowInternal(std::string_view what, std::string_view kind,
+                                int32_t flat_group) {
+  throw Error(ErrorCode::kInternal,
+              StrCat(what, ": ", kind, " of flat group ", flat_group));
 }
 
 }  // namespace
 
-std::vector<KindPlan> PlanKinds(std::span<const ParameterSpec> parameters,
-                                const Partitioning& partitioning,
-                                const TierPolicy& tiers) {
-  std::vector<KindPlan> plans;
-  for (const std::string_view kind : kStoreKinds) {
-    KindPlan plan = PlanKind(kind, parameters, partitioning, tiers);
-    if (!plan.arena.block_bytes.empty()) plans.push_back(std::move(plan));
-  }
-  return plans;
-}
-
-Segments::Segments(std::vector<KindPlan> plans, const TierPolicy& tiers)
-    : plans_(std::move(plans)) {
-  for (const KindPlan& plan : plans_) {
-    Tier& tier = *tiers.of(std::string(plan.kind)).tier;
-    if (!tier.addressable()) {
-      throw Error(ErrorCode::kUnsupported,
-                  StrCat("the ", tier.name(),
-                         " tier is not memory; a store needs a host tier for ",
-                         plan.kind));
+Segments::Segments(std::span<const ArenaPlan> plans, int32_t num_flat_groups)
+    : num_flat_groups_(static_cast<size_t>(num_flat_groups)),
+      index_(kStoreKinds.size() * num_flat_groups_, -1) {
+  for (const ArenaPlan& plan : plans) {
+    arenas_.push_back(plan.tier->CreateArena(plan.arena));
+    Arena* const arena = arenas_.back().get();
+    for (size_t i = 0; i < plan.flat_groups.size(); ++i) {
+      Segment& segment = segments_.emplace_back();
+      segment.size_bytes = plan.arena.block_bytes[i];
+      segment.addressable = plan.tier->addressable();
+      for (int32_t slot = 0; slot < plan.arena.num_slots; ++slot) {
+        segment.slots.at(static_cast<size_t>(slot)) = {
+            arena, static_cast<int32_t>(i), slot};
+      }
+      index_[StoreKindIndex(plan.kind) * num_flat_groups_ +
+             static_cast<size_t>(plan.flat_groups[i])] =
+          slots_.Add(plan.arena.num_slots, segment.addressable);
     }
-    arenas_.push_back(tier.CreateArena(plan.arena));
   }
 }
 
-Segments::Place Segments::PlaceOf(std::string_view kind,
-                                  int32_t flat_group) const {
-  for (size_t i = 0; i < plans_.size(); ++i) {
-    if (plans_[i].kind != kind) continue;
-    const int32_t block = plans_[i].block_of[static_cast<size_t>(flat_group)];
-    if (block >= 0) return {arenas_[i].get(), block};
+void Segments::AddSpares(const ArenaPlan& plan, std::unique_ptr<Arena> arena) {
+  for (size_t i = 0; i < plan.flat_groups.size(); ++i) {
+    const int32_t index = Require(plan.kind, plan.flat_groups[i]);
+    Segment& segment = segments_[static_cast<size_t>(index)];
+    const auto unused = std::find_if(
+        segment.slots.begin(), segment.slots.end(),
+        [](const Address& address) { return address.arena == nullptr; });
+    // Nobody looks at it before the table knows of the slot.
+    *unused = {arena.get(), static_cast<int32_t>(i), 0};
+    slots_.AddSlot(index);
   }
-  return {};
+  const std::lock_guard lock(arenas_mutex_);
+  arenas_.push_back(std::move(arena));
+}
+
+std::vector<Arena*> Segments::arenas() const {
+  const std::lock_guard lock(arenas_mutex_);
+  std::vector<Arena*> arenas;
+  for (const auto& arena : arenas_) arenas.push_back(arena.get());
+  return arenas;
+}
+
+int32_t Segments::Find(std::string_view kind, int32_t flat_group) const {
+  const size_t of = StoreKindIndex(kind);
+  const auto group = static_cast<size_t>(flat_group);
+  if (of >= kStoreKinds.size() || group >= num_flat_groups_) return -1;
+  return index_[of * num_flat_groups_ + group];
+}
+
+int32_t Segments::Require(std::string_view kind, int32_t flat_group) const {
+  const int32_t segment = Find(kind, flat_group);
+  if (segment < 0) ThrowInternal("there is no such segment", kind, flat_group);
+  return segment;
 }
 
 bool Segments::has(std::string_view kind, int32_t flat_group) const {
-  return PlaceOf(kind, flat_group).arena != nullptr;
+  return Find(kind, flat_group) >= 0;
 }
 
 bool Segments::addressable(std::string_view kind, int32_t flat_group) const {
-  return has(kind, flat_group);
+  const int32_t segment = Find(kind, flat_group);
+  return segment >= 0 && segments_[static_cast<size_t>(segment)].addressable;
+}
+
+uint64_t Segments::size_bytes(std::string_view kind, int32_t flat_group) const {
+  const int32_t segment = Find(kind, flat_group);
+  return segment < 0 ? 0 : segments_[static_cast<size_t>(segment)].size_bytes;
+}
+
+const Segments::Address& Segments::AddressOf(int32_t segment,
+                                             int32_t slot) const {
+  return segments_[static_cast<size_t>(segment)]
+      .slots[static_cast<size_t>(slot)];
+}
+
+std::span<std::byte> Segments::MemoryOf(int32_t segment, int32_t slot) const {
+  if (!segments_[static_cast<size_t>(segment)].addressable) return {};
+  const Address& address = AddressOf(segment, slot);
+  return address.arena->memory(address.block, address.slot);
 }
 
 std::span<std::byte> Segments::bytes(std::string_view kind,
                                      int32_t flat_group) const {
-  const Place place = PlaceOf(kind, flat_group);
-  if (place.arena == nullptr) return {};
-  return place.arena->memory(place.block, 0);
+  const int32_t segment = Find(kind, flat_group);
+  if (segment < 0) return {};
+  return MemoryOf(segment, slots_.current(segment));
 }
 
 std::span<float> Segments::f32(std::string_view kind,
@@ -93,40 +117,150 @@ std::span<float> Segments::f32(std::string_view kind,
           memory.size() / sizeof(float)};
 }
 
+PendingPtr Segments::ReadSlot(int32_t segment, int32_t slot,
+                              uint64_t offset_bytes,
+                              std::span<std::byte> out) const {
+  const Address& address = AddressOf(segment, slot);
+  return address.arena->Read({.block = address.block,
+                              .slot = address.slot,
+                              .offset_bytes = offset_bytes},
+                             out);
+}
+
+PendingPtr Segments::WriteSlot(int32_t segment, int32_t slot,
+                               uint64_t offset_bytes,
+                               std::span<const std::byte> data) const {
+  const Address& address = AddressOf(segment, slot);
+  return address.arena->Write({.block = address.block,
+                               .slot = address.slot,
+                               .offset_bytes = offset_bytes},
+                              data);
+}
+
 PendingPtr Segments::Read(std::string_view kind, int32_t flat_group,
                           uint64_t offset_bytes,
                           std::span<std::byte> out) const {
-  const Place place = PlaceOf(kind, flat_group);
-  return place.arena->Read(
-      {.block = place.block, .slot = 0, .offset_bytes = offset_bytes}, out);
+  const int32_t segment = Require(kind, flat_group);
+  return ReadSlot(segment, slots_.current(segment), offset_bytes, out);
 }
 
 PendingPtr Segments::Write(std::string_view kind, int32_t flat_group,
                            uint64_t offset_bytes,
                            std::span<const std::byte> data) {
-  const Place place = PlaceOf(kind, flat_group);
-  return place.arena->Write(
-      {.block = place.block, .slot = 0, .offset_bytes = offset_bytes}, data);
+  const int32_t segment = Require(kind, flat_group);
+  return WriteSlot(segment, slots_.current(segment), offset_bytes, data);
 }
 
-void Segments::BeginPartialWrite(std::string_view /*kind*/,
-                                 int32_t /*flat_group*/) {}
+void Segments::CopySlot(int32_t segment, int32_t from, int32_t to) const {
+  const std::span<std::byte> source = MemoryOf(segment, from);
+  const uint64_t size = segments_[static_cast<size_t>(segment)].size_bytes;
+  if (!source.empty()) {
+    WriteSlot(segment, to, 0, source)->Wait();
+    return;
+  }
+  std::vector<std::byte> buffer(
+      std::min(kCopyBytes, static_cast<size_t>(size)));
+  for (uint64_t done = 0; done < size;) {
+    const std::span<std::byte> part = std::span(buffer).first(
+        std::min(buffer.size(), static_cast<size_t>(size - done)));
+    ReadSlot(segment, from, done, part)->Wait();
+    WriteSlot(segment, to, done, part)->Wait();
+    done += part.size();
+  }
+}
 
-void Segments::BeginUpdate(std::string_view /*kind*/, int32_t /*flat_group*/) {}
+void Segments::BeginPartialWrite(std::string_view kind, int32_t flat_group) {
+  const int32_t segment = Require(kind, flat_group);
+  const std::optional<int32_t> to = slots_.BeginPartialWrite(segment);
+  if (!to.has_value()) return;
+  try {
+    CopySlot(segment, slots_.current(segment), *to);
+  } catch (...) {
+    slots_.EndCopy(segment, false);
+    throw;
+  }
+  slots_.EndCopy(segment, true);
+}
+
+void Segments::BeginUpdate(std::string_view kind, int32_t flat_group) {
+  slots_.BeginUpdate(Require(kind, flat_group));
+}
+
+int32_t Segments::NextSlot(int32_t segment) const {
+  const int32_t slot = slots_.next(segment);
+  if (slot < 0) {
+    throw Error(ErrorCode::kInternal,
+                "a segment is written whose update was not begun");
+  }
+  return slot;
+}
 
 std::span<std::byte> Segments::next_bytes(std::string_view kind,
                                           int32_t flat_group) const {
-  return bytes(kind, flat_group);
+  const int32_t segment = Find(kind, flat_group);
+  if (segment < 0) return {};
+  return MemoryOf(segment, NextSlot(segment));
 }
 
 PendingPtr Segments::WriteNext(std::string_view kind, int32_t flat_group,
                                uint64_t offset_bytes,
                                std::span<const std::byte> data) {
-  return Write(kind, flat_group, offset_bytes, data);
+  const int32_t segment = Require(kind, flat_group);
+  return WriteSlot(segment, NextSlot(segment), offset_bytes, data);
 }
 
-void Segments::CommitUpdates() {}
+void Segments::CommitUpdates() { slots_.CommitUpdates(); }
 
-void Segments::DropUpdates() {}
+void Segments::DropUpdates() { slots_.DropUpdates(); }
+
+int32_t Segments::updates_before_wait(std::string_view kind,
+                                      int32_t flat_group) const {
+  return slots_.updates_before_wait(Require(kind, flat_group));
+}
+
+PinnedSegment Segments::Pin(std::string_view kind, int32_t flat_group,
+                            PinPurpose purpose) {
+  return {*this, Require(kind, flat_group), purpose};
+}
+
+PinnedSegment::PinnedSegment(Segments& segments, int32_t segment,
+                             PinPurpose purpose)
+    : segments_(&segments),
+      segment_(segment),
+      slot_(segments.slots_.Pin(segment, purpose)),
+      purpose_(purpose) {}
+
+PinnedSegment::PinnedSegment(PinnedSegment&& other) noexcept
+    : segments_(std::exchange(other.segments_, nullptr)),
+      segment_(other.segment_),
+      slot_(other.slot_),
+      purpose_(other.purpose_) {}
+
+PinnedSegment& PinnedSegment::operator=(PinnedSegment&& other) noexcept {
+  if (this == &other) return *this;
+  Release();
+  segments_ = std::exchange(other.segments_, nullptr);
+  segment_ = other.segment_;
+  slot_ = other.slot_;
+  purpose_ = other.purpose_;
+  return *this;
+}
+
+PinnedSegment::~PinnedSegment() { Release(); }
+
+void PinnedSegment::Release() {
+  if (segments_ == nullptr) return;
+  segments_->slots_.Unpin(segment_, slot_, purpose_);
+  segments_ = nullptr;
+}
+
+std::span<std::byte> PinnedSegment::memory() const {
+  return segments_->MemoryOf(segment_, slot_);
+}
+
+PendingPtr PinnedSegment::Read(uint64_t offset_bytes,
+                               std::span<std::byte> out) const {
+  return segments_->ReadSlot(segment_, slot_, offset_bytes, out);
+}
 
 }  // namespace muonstore

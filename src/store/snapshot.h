@@ -4,13 +4,18 @@
 //   checkpoint holds: master, momentum, exp_avg, exp_avg_sq; the compute weight
 //   only where a lease committed it after the last step, since it is the
 //   rounded master otherwise. Segments hold padding as the partitioning says.
-// Ownership: refers to the store, which it must not outlive. Memory of a
-//   segment is valid until the segment is released.
-// Threads: TakeSnapshot is collective. Read and Release may be called on any
-//   thread, for different segments at a time.
+// Ownership: refers to the store, which it must not outlive: Close refuses
+//   while it lives. Memory of a segment is valid until the segment is released.
+// Threads: TakeSnapshot is collective. The rest may be called on any thread,
+//   several at a time, and while steps and leases write the store; a segment is
+//   read by nobody any more when it is released.
 // Failures: TakeSnapshot throws on all ranks or on none: Error(kUnavailable)
 //   for a store that is poisoned or closed, Error(kInvalidArgument) during a
-//   step. Read throws what the tier throws.
+//   step and, if not concurrent, while a write lease is held. Read throws what
+//   the tier throws, Error(kInvalidArgument) for a segment that was released.
+//   A store that is poisoned while a snapshot lives changes nothing of it: the
+//   save may go on to its end and commit, and is what to resume from; a save
+//   whose Read fails must not commit.
 
 #ifndef MUONSTORE_SRC_STORE_SNAPSHOT_H_
 #define MUONSTORE_SRC_STORE_SNAPSHOT_H_
@@ -18,6 +23,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -38,36 +45,48 @@ struct SnapshotSegment {
 };
 
 struct SnapshotOptions {
-  // Steps go on while the snapshot lives. Otherwise they, and leases, are
-  // refused until it is gone.
+  // Steps and leases go on while the snapshot lives: it is read and released by
+  // another thread than theirs, for which they may have to wait. Otherwise
+  // steps and write leases are refused until it is gone.
   bool concurrent = false;
 };
 
 class Snapshot {
  public:
+  // Releases all. What is being read of it must be waited for.
   ~Snapshot();
   Snapshot(const Snapshot&) = delete;
   Snapshot& operator=(const Snapshot&) = delete;
 
-  // In the order in which they should be saved.
+  // In the order in which they should be saved: first those that a step would
+  // wait for, then as a step writes them. The same ones on every rank.
   std::span<const SnapshotSegment> segments() const { return segments_; }
   const StoreRecord& record() const { return record_; }
   // Empty where the segment is not memory.
   std::span<const std::byte> memory(size_t segment) const;
   PendingPtr Read(size_t segment, uint64_t offset_bytes,
                   std::span<std::byte> out) const;
-  // The segment is saved: it may be written again.
+  // The segment is saved, or given up: it may be written again. Once more does
+  // nothing.
   void Release(size_t segment);
+  // Seconds that steps and leases waited for snapshots since this one was
+  // taken.
+  double waited_s() const;
 
  private:
   friend std::unique_ptr<Snapshot> TakeSnapshot(StateStore::Impl& store,
                                                 const SnapshotOptions& options);
   Snapshot(StateStore::Impl& store, const SnapshotOptions& options);
+  void Pin(std::span<const SegmentId> segments);
+  const PinnedSegment& pinned(size_t segment) const;
 
   StateStore::Impl& store_;
   StoreRecord record_;
-  LeaseTable::Exclusive exclusive_;
+  LeaseTable::SnapshotMark mark_;
   std::vector<SnapshotSegment> segments_;
+  double waited_before_s_ = 0;
+  mutable std::mutex mutex_;
+  std::vector<std::optional<PinnedSegment>> pins_;
 };
 
 // Collective.

@@ -59,7 +59,7 @@ ReadLease StateStore::Read(std::string_view name, const StateKind& kind) {
   impl_->RequireUsable();
   const int32_t parameter = impl_->Find(name);
   return ReadLease(std::make_unique<LeaseState>(
-      *impl_, parameter, impl_->RequireKind(parameter, kind), false));
+      *impl_, parameter, impl_->RequireKind(parameter, kind), LeaseUse::kRead));
 }
 
 WriteLease StateStore::Write(std::string_view name, const StateKind& kind) {
@@ -73,7 +73,7 @@ WriteLease StateStore::Write(std::string_view name, const StateKind& kind) {
                 {.tensor = std::string(name)});
   }
   return WriteLease(
-      std::make_unique<LeaseState>(*impl_, parameter, known, true));
+      std::make_unique<LeaseState>(*impl_, parameter, known, LeaseUse::kWrite));
 }
 
 uint64_t StateStore::generation(std::string_view name,
@@ -115,7 +115,7 @@ const StoreRecord& StateStore::record() const { return impl_->record; }
 std::vector<PinReport> StateStore::pin_reports() const {
   impl_->RequireUsable();
   std::vector<PinReport> reports;
-  for (const auto& arena : impl_->segments->arenas()) {
+  for (const Arena* arena : impl_->segments->arenas()) {
     reports.push_back(arena->pin_report());
   }
   return reports;

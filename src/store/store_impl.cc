@@ -28,22 +28,15 @@ std::string SimilarNames(const std::map<std::string_view, int32_t>& index,
   return JoinNames(similar, 3);
 }
 
-}  // namespace
-
-TierPolicy WithDefaultTiers(const TierPolicy& tiers, int32_t num_ranks) {
-  TierPolicy filled = tiers;
-  std::shared_ptr<Tier> fallback;
-  const auto fill = [&](KindPolicy& policy) {
-    if (policy.tier != nullptr) return;
-    if (fallback == nullptr) {
-      fallback = num_ranks > 1 ? MakeSharedHostTier() : MakePinnedHostTier();
-    }
-    policy.tier = fallback;
-  };
-  fill(filled.rest);
-  for (auto& [kind, policy] : filled.kinds) fill(policy);
-  return filled;
+void LogPinning(const Arena& arena) {
+  const PinReport& report = arena.pin_report();
+  if (report.asked == Pinning::kOff || report.shortfall.empty()) return;
+  Log(LogLevel::kWarning,
+      StrCat(arena.name(), ": ", report.pinned_bytes, " of ",
+             report.total_bytes, " bytes are page-locked: ", report.shortfall));
 }
+
+}  // namespace
 
 StateStore::Impl::Impl(std::vector<ParameterSpec> parameters_in,
                        Partitioning partitioning_in, StoreOptions options_in)
@@ -65,7 +58,8 @@ StateStore::Impl::Impl(std::vector<ParameterSpec> parameters_in,
     options.tiers = WithDefaultTiers(options.tiers, communicator->size());
     RequireFits();
   });
-  RequireAgreement(*communicator, "the store", error, digest());
+  RequireAgreement(*communicator, "the store", error,
+                   error.has_value() ? 0 : digest());
   Allocate();
 }
 
@@ -79,19 +73,17 @@ StateStore::Impl::~Impl() {
 
 void StateStore::Impl::Release() {
   if (!segments.has_value()) return;
-  for (const auto& arena : segments->arenas()) communicator->Withdraw(*arena);
+  for (Arena* arena : segments->arenas()) communicator->Withdraw(*arena);
   segments.reset();
 }
 
 void StateStore::Impl::RequireFits() const {
   uint64_t total = 0;
   std::map<const Tier*, uint64_t> by_tier;
-  for (const KindPlan& plan :
-       PlanKinds(parameters, partitioning, options.tiers)) {
-    const Tier* tier = options.tiers.of(std::string(plan.kind)).tier.get();
-    const uint64_t bytes = tier->ArenaBytes(plan.arena);
+  for (const ArenaPlan& plan : PlanOwnArenas()) {
+    const uint64_t bytes = plan.tier->ArenaBytes(plan.arena);
     total += bytes;
-    by_tier[tier] += bytes;
+    by_tier[plan.tier.get()] += bytes;
   }
   if (options.max_bytes != 0 && total > options.max_bytes) {
     throw Error(ErrorCode::kResourceExhausted,
@@ -104,7 +96,7 @@ void StateStore::Impl::RequireFits() const {
     if (bytes > tier->available_bytes()) {
       throw Error(ErrorCode::kResourceExhausted,
                   StrCat("the ", tier->name(),
-                         " tier has too little memory for this rank's state; "
+                         " tier has too little room for this rank's state; "
                          "use more ranks or another tier"),
                   {.expected = StrCat("at most ", tier->available_bytes(),
                                       " bytes available"),
@@ -130,7 +122,17 @@ int64_t StateStore::Impl::digest() const {
     for (const int32_t index : group.parameters) digest.Add(int64_t{index});
     for (const int64_t offset : group.offsets) digest.Add(offset);
   }
+  // Arenas are published together; which tiers they are of is a rank's matter.
+  for (const ArenaPlan& plan : PlanOwnArenas()) {
+    digest.Add(plan.kind).Add(int64_t{plan.tier->addressable()});
+    for (const int32_t group : plan.flat_groups) digest.Add(int64_t{group});
+  }
+  digest.Add(static_cast<int64_t>(options.max_snapshot_bytes));
   return digest.value();
+}
+
+std::vector<ArenaPlan> StateStore::Impl::PlanOwnArenas() const {
+  return PlanArenas(parameters, partitioning, options.tiers);
 }
 
 void StateStore::Impl::Allocate() {
@@ -147,23 +149,12 @@ void StateStore::Impl::Allocate() {
     }
   }
   record.group_steps.assign(static_cast<size_t>(num_groups), 0);
-  const std::optional<Error> error = Caught([this] {
-    segments.emplace(PlanKinds(parameters, partitioning, options.tiers),
-                     options.tiers);
-  });
+  const std::optional<Error> error =
+      Caught([this] { segments.emplace(PlanOwnArenas(), num_flat_groups_); });
   RequireAgreement(*communicator, "allocating the store", error, 0);
-  for (const auto& arena : segments->arenas()) communicator->Publish(*arena);
-  LogPinning();
-}
-
-void StateStore::Impl::LogPinning() const {
-  for (const auto& arena : segments->arenas()) {
-    const PinReport& report = arena->pin_report();
-    if (report.asked == Pinning::kOff || report.shortfall.empty()) continue;
-    Log(LogLevel::kWarning,
-        StrCat(arena->name(), ": ", report.pinned_bytes, " of ",
-               report.total_bytes,
-               " bytes are page-locked: ", report.shortfall));
+  for (Arena* arena : segments->arenas()) {
+    communicator->Publish(*arena);
+    LogPinning(*arena);
   }
 }
 
@@ -190,10 +181,14 @@ bool StateStore::Impl::poisoned() const {
 }
 
 void StateStore::Impl::Close() {
-  leases.RequireNone("Close");
+  if (!segments.has_value()) return;
+  const std::optional<Error> error = Caught([this] {
+    leases.RequireNone("Close");
+    leases.RequireNoSnapshot("Close");
+  });
+  RequireAgreement(*communicator, "closing the store", error, 0);
   {
     const std::lock_guard lock(state_mutex_);
-    if (!segments.has_value()) return;
     if (unusable_.empty()) unusable_ = "the store is closed";
   }
   Release();
@@ -222,15 +217,6 @@ std::string_view StateStore::Impl::RequireKind(int32_t parameter,
       StrCat("the store holds no such state of a parameter whose optimizer is ",
              OptimizerName(spec.optimizer)),
       {.tensor = TensorKey{spec.name, kind}.ToString()});
-}
-
-std::span<std::byte> StateStore::Impl::memory(const Fragment& fragment,
-                                              std::string_view kind,
-                                              DType dtype) const {
-  const auto element_bytes = static_cast<size_t>(SizeBytes(dtype));
-  return segments->bytes(kind, flat_group_of(fragment))
-      .subspan(static_cast<size_t>(fragment.segment_offset) * element_bytes,
-               static_cast<size_t>(fragment.num_elements()) * element_bytes);
 }
 
 DType StateStore::Impl::dtype(int32_t parameter, std::string_view kind) const {

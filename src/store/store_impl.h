@@ -18,13 +18,10 @@
 #include "muonstore/fragment.h"
 #include "muonstore/store.h"
 #include "src/store/lease_table.h"
+#include "src/store/segment_plan.h"
 #include "src/store/segments.h"
 
 namespace muonstore {
-
-// `tiers` with a tier wherever none is given: shared host memory for several
-// ranks, so that peers read it in place; else pinned host memory.
-TierPolicy WithDefaultTiers(const TierPolicy& tiers, int32_t num_ranks);
 
 class StateStore::Impl {
  public:
@@ -54,9 +51,6 @@ class StateStore::Impl {
   std::span<const Fragment> local_fragments(int32_t parameter) const {
     return local_fragments_[static_cast<size_t>(parameter)];
   }
-  // The memory of a fragment of this rank.
-  std::span<std::byte> memory(const Fragment& fragment, std::string_view kind,
-                              DType dtype) const;
   DType dtype(int32_t parameter, std::string_view kind) const;
   // Of every element of a flat group that has the kind.
   DType segment_dtype(std::string_view kind, int32_t flat_group) const {
@@ -73,6 +67,12 @@ class StateStore::Impl {
   StoreRecord record;
   std::optional<Segments> segments;
   LeaseTable leases;
+  // Held while a lease commits and while a snapshot is taken: a snapshot never
+  // sees half of a commit.
+  std::mutex commit_mutex;
+  // Collective, of any but the first call nothing: one more slot for segments
+  // that a snapshot pins, as far as memory and StoreOptions allow.
+  void MakeSpares();
   // An executor steps this store: there is one at a time.
   bool has_executor = false;
 
@@ -80,13 +80,14 @@ class StateStore::Impl {
   void RequireFits() const;
   // Of everything that ranks must have alike.
   int64_t digest() const;
+  std::vector<ArenaPlan> PlanOwnArenas() const;
   void Allocate();
   void Release();
-  void LogPinning() const;
 
   int32_t num_flat_groups_ = 1;
   std::map<std::string_view, int32_t> index_;
   std::vector<std::vector<Fragment>> local_fragments_;
+  bool has_spares_ = false;
   mutable std::mutex state_mutex_;
   std::string unusable_;  // Why; empty: usable.
   bool poisoned_ = false;
