@@ -127,6 +127,9 @@ struct StepReport {
   double update_s = 0;
   double exchange_s = 0;
   double swap_s = 0;
+  // Part of the others: waiting for a save that reads state of which this rank
+  // has no second copy (StoreOptions::max_snapshot_bytes).
+  double snapshot_wait_s = 0;
   double orthogonalize_s = 0;
   double total_s = 0;
 };

@@ -124,23 +124,17 @@ void OffloadExecutor::Impl::Build() {
 }
 
 void OffloadExecutor::Impl::MakeBuffers() {
-  Communicator& communicator = *store_.communicator;
-  std::shared_ptr<Tier> tier =
-      store_.options.tiers.of(StateKind(kGradient)).tier;
   // Peers read these buffers in place.
-  if (!tier->addressable()) {
-    tier =
-        communicator.size() > 1 ? MakeSharedHostTier() : MakePinnedHostTier();
-  }
+  Tier& tier = *store_.options.tiers.resident;
   pool_ = std::make_unique<BufferPool>(
-      *tier, BufferPoolOptions{
-                 .name = "gather buffers",
-                 .num_buffers = plan_.num_rounds > 0 ? plan_.num_buffers : 0,
-                 .buffer_bytes = plan_.buffer_bytes});
+      tier, BufferPoolOptions{
+                .name = "gather buffers",
+                .num_buffers = plan_.num_rounds > 0 ? plan_.num_buffers : 0,
+                .buffer_bytes = plan_.buffer_bytes});
   staging_ = std::make_unique<BufferPool>(
-      *tier, BufferPoolOptions{.name = "staging buffers",
-                               .num_buffers = units_.num_buffers,
-                               .buffer_bytes = units_.buffer_bytes});
+      tier, BufferPoolOptions{.name = "staging buffers",
+                              .num_buffers = units_.num_buffers,
+                              .buffer_bytes = units_.buffer_bytes});
 }
 
 void OffloadExecutor::Impl::LogBuffers() const {

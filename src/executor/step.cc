@@ -367,6 +367,7 @@ StepReport OffloadExecutor::Impl::Step(const StepOptions& options) {
   StepReport report;
   Communicator& communicator = *store_.communicator;
   const uint64_t received = communicator.received_bytes();
+  const double waited_s = store_.segments ? store_.segments->waited_s() : 0;
   {
     const Stopwatch total(report.total_s);
     std::optional<LeaseTable::Exclusive> exclusive;
@@ -393,6 +394,7 @@ StepReport OffloadExecutor::Impl::Step(const StepOptions& options) {
     }
     ledger_.Clear();
   }
+  report.snapshot_wait_s = store_.segments->waited_s() - waited_s;
   report.received_bytes = communicator.received_bytes() - received;
   report.peak_gather_bytes = pool_->peak_bytes();
   report.peak_swap_bytes = staging_->peak_bytes();

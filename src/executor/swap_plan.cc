@@ -58,6 +58,24 @@ Need LargestNeed(const StateStore::Impl& store, const ChunkPlan& chunks) {
   return need;
 }
 
+// More than any unit can use.
+uint64_t LargestUse(const StateStore::Impl& store) {
+  uint64_t largest = 0;
+  const auto groups = store.partitioning.groups();
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const SegmentRun whole{.flat_group = static_cast<int32_t>(i),
+                           .count = groups[i].partition_elements};
+    uint64_t bytes = 0;
+    for (const std::string_view kind : kStoreKinds) {
+      if (store.segments->has(kind, whole.flat_group)) {
+        bytes += StagedBytes(store, kind, whole);
+      }
+    }
+    largest = std::max(largest, bytes);
+  }
+  return largest;
+}
+
 // A unit that is read, one that is written, and those between.
 int32_t LeastBuffers(const SwapOptions& options, const ChunkPlan& chunks) {
   if (!chunks.overlap || chunks.num_rounds == 0) return 1;
@@ -72,7 +90,8 @@ int32_t MostBuffers(const SwapOptions& options, const ChunkPlan& chunks) {
 
 void ChooseBuffers(const StateStore::Impl& store, const SwapOptions& options,
                    const ChunkPlan& chunks, SwapPlan& plan) {
-  const Need need = LargestNeed(store, chunks);
+  Need need = LargestNeed(store, chunks);
+  need.bytes = std::max(need.bytes, kLeastUnitBytes);
   const auto least = static_cast<uint64_t>(LeastBuffers(options, chunks));
   const auto most = static_cast<uint64_t>(MostBuffers(options, chunks));
   const uint64_t limit = options.max_swap_bytes != 0
@@ -81,13 +100,17 @@ void ChooseBuffers(const StateStore::Impl& store, const SwapOptions& options,
   if (need.bytes * least > limit) {
     throw Error(
         ErrorCode::kResourceExhausted,
-        "a matrix of this parameter does not fit into the staging buffers; "
-        "raise ExecutorOptions::max_swap_bytes, or turn overlap off",
-        {.tensor = store.parameters[static_cast<size_t>(need.parameter)].name,
+        "state does not fit into the staging buffers; raise "
+        "ExecutorOptions::max_swap_bytes, or turn overlap off",
+        {.tensor =
+             need.parameter < 0
+                 ? ""
+                 : store.parameters[static_cast<size_t>(need.parameter)].name,
          .expected = StrCat("at most ", limit, " bytes"),
          .found = StrCat(need.bytes * least)});
   }
-  plan.buffer_bytes = std::max(need.bytes, std::min(limit / most, kUnitBytes));
+  plan.buffer_bytes = std::max(
+      need.bytes, std::min({limit / most, kUnitBytes, LargestUse(store)}));
   plan.num_buffers = static_cast<int32_t>(std::clamp(
       limit / std::max<uint64_t>(1, plan.buffer_bytes), least, most));
 }

@@ -7,6 +7,7 @@ namespace muonstore {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kPageElements = kPageBytes / sizeof(float);
 
 uint64_t ElementBytes(const StateStore::Impl& store, std::string_view kind,
                       int32_t flat_group) {
@@ -76,9 +77,11 @@ std::vector<Unit> CutSegment(const StateStore::Impl& store,
   }
   int64_t step = std::max<int64_t>(1, elements);
   if (num_staged > 0) {
-    // Cuts at multiples of a page's elements, whatever the dtype.
-    const uint64_t pages = max_bytes / kPageBytes / element_bytes;
-    step = static_cast<int64_t>(std::max<uint64_t>(1, pages) * kPageBytes);
+    // A window may begin and end in the middle of a page.
+    const uint64_t rounding = num_staged * 2 * kPageBytes;
+    const uint64_t room = max_bytes > rounding ? max_bytes - rounding : 0;
+    const uint64_t pages = room / element_bytes / kPageElements;
+    step = static_cast<int64_t>(std::max<uint64_t>(1, pages) * kPageElements);
   }
   std::vector<Unit> units;
   for (int64_t first = 0; first < elements; first += step) {

@@ -60,8 +60,12 @@ uint64_t StagedBytes(const StateStore::Impl& store, std::string_view kind,
 uint64_t StagedBytes(const StateStore::Impl& store,
                      std::span<const StagedKind> kinds, const Unit& unit);
 
+// What a page of elements of five kinds takes, wherever it lies in pages.
+inline constexpr uint64_t kLeastUnitBytes = uint64_t{64} << 10;
+
 // The segment of a flat group in units: one where none of `kinds` is staged,
-// else as many as it takes for none to need more than `max_bytes`.
+// else as many as it takes for none to need more than `max_bytes`, which is at
+// least kLeastUnitBytes.
 std::vector<Unit> CutSegment(const StateStore::Impl& store,
                              std::span<const StagedKind> kinds,
                              int32_t flat_group, uint64_t max_bytes);
