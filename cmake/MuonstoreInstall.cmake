@@ -48,5 +48,6 @@ install(FILES
   ${CMAKE_CURRENT_LIST_DIR}/FindHdf5C.cmake
   ${CMAKE_CURRENT_LIST_DIR}/FindIsaL.cmake
   ${CMAKE_CURRENT_LIST_DIR}/FindOneDnn.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/FindUring.cmake
   ${CMAKE_CURRENT_LIST_DIR}/FindXxHash.cmake
   DESTINATION ${package_dir})

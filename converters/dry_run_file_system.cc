@@ -31,6 +31,19 @@ class DryRun final : public FileSystem {
       const std::string& path) override {
     return base_->OpenForRead(path);
   }
+  std::unique_ptr<RandomAccessFile> OpenForDirectRead(
+      const std::string& path) override {
+    return base_->OpenForDirectRead(path);
+  }
+  std::unique_ptr<IoMemory> RegisterMemory(
+      std::span<std::byte> memory) override {
+    return base_->RegisterMemory(memory);
+  }
+  // Of no use for writing what is dropped; it has no name to leave behind.
+  std::unique_ptr<ScratchFile> CreateScratchFile(const std::string& directory,
+                                                 uint64_t size_bytes) override {
+    return base_->CreateScratchFile(directory, size_bytes);
+  }
   std::unique_ptr<WritableFile> CreateFile(const std::string& path) override {
     return std::make_unique<DroppedFile>(path);
   }

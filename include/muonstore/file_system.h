@@ -3,14 +3,19 @@
 // What: everything that muonstore does with files goes through a FileSystem, so
 //   that tests can fail, cut or tear any operation. `PosixFileSystem()` is the
 //   real one.
+//   Start... are the asynchronous forms of reads and writes; a file system that
+//   has none does the work at once, so that whatever a test does to reads and
+//   writes happens to these, too.
 // Ownership: a file object owns its descriptor and closes it when destroyed;
-//   for a writable file that is not a commit: call Sync() and Close().
-// Threads: a FileSystem may be used by many threads at once. ReadAt may be
-//   called by many threads on one file; a WritableFile belongs to one thread.
+//   for a writable file that is not a commit: call Sync() and Close(). Wait for
+//   every handle before that, and before the memory goes.
+// Threads: a FileSystem may be used by many threads at once. Reads, and all of
+//   a ScratchFile, may be used by many threads on one file; a WritableFile
+//   belongs to one thread. Handles are done in any order.
 // Failures: Error with the path: kNotFound (no such file), kDataLoss (the file
 //   ends before the range), kResourceExhausted (no space, too many
 //   descriptors), kInvalidArgument (exists already), kUnavailable (any other
-//   failure of the OS).
+//   failure of the OS). Start... throw nothing of that: Wait() does.
 
 #ifndef MUONSTORE_FILE_SYSTEM_H_
 #define MUONSTORE_FILE_SYSTEM_H_
@@ -23,7 +28,13 @@
 #include <string>
 #include <vector>
 
+#include "muonstore/pending.h"
+
 namespace muonstore {
+
+// Transfers whose offset, size and memory are multiples of it can go around the
+// page cache.
+inline constexpr uint64_t kIoBlockBytes = 4096;
 
 enum class FileType { kRegular, kDirectory, kOther };
 
@@ -47,6 +58,8 @@ class RandomAccessFile {
   // Fills `out` from `offset_bytes`. A file that ends earlier is
   // Error(kDataLoss), "file ends at byte N".
   virtual void ReadAt(uint64_t offset_bytes, std::span<std::byte> out) = 0;
+  // The same, done when the handle is.
+  virtual PendingPtr StartRead(uint64_t offset_bytes, std::span<std::byte> out);
 };
 
 class WritableFile {
@@ -59,9 +72,56 @@ class WritableFile {
   virtual const std::string& path() const = 0;
   virtual void WriteAt(uint64_t offset_bytes,
                        std::span<const std::byte> data) = 0;
+  // The same, done when the handle is.
+  virtual PendingPtr StartWrite(uint64_t offset_bytes,
+                                std::span<const std::byte> data);
+  // Takes the room of a file of this size, which lets asynchronous writes run
+  // beside one another; zeros where nothing is written later. May do nothing.
+  virtual void Preallocate(uint64_t size_bytes);
   // fsync: what was written survives a power loss.
   virtual void Sync() = 0;
   virtual void Close() = 0;
+};
+
+// Room of a fixed size on a disk, zero at first. It has no name: nothing is
+// left of it however the process ends.
+class ScratchFile {
+ public:
+  virtual ~ScratchFile() = default;
+  ScratchFile() = default;
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+
+  // For messages: the directory, and that it is a scratch file.
+  virtual const std::string& path() const = 0;
+  virtual uint64_t size_bytes() const = 0;
+  // Offset, size and memory are multiples of kIoBlockBytes and the range is
+  // inside, or Error(kInvalidArgument) at once.
+  virtual PendingPtr StartRead(uint64_t offset_bytes,
+                               std::span<std::byte> out) = 0;
+  virtual PendingPtr StartWrite(uint64_t offset_bytes,
+                                std::span<const std::byte> data) = 0;
+};
+
+// How much of some memory the system knows in advance, so that transfers need
+// not look its pages up again.
+struct IoMemoryReport {
+  uint64_t registered_bytes = 0;
+  uint64_t total_bytes = 0;
+  // Empty, or why not all of it is registered.
+  std::string shortfall;
+};
+
+// Keeps memory registered until it is destroyed, which must be before the
+// memory goes. The file system may go first.
+class IoMemory {
+ public:
+  virtual ~IoMemory() = default;
+  IoMemory() = default;
+  IoMemory(const IoMemory&) = delete;
+  IoMemory& operator=(const IoMemory&) = delete;
+
+  virtual const IoMemoryReport& report() const = 0;
 };
 
 // Held until it is destroyed, or the process ends in whatever way.
@@ -85,6 +145,21 @@ class FileSystem {
       const std::string& path) = 0;
   // Creates a new file; an existing one is Error(kInvalidArgument).
   virtual std::unique_ptr<WritableFile> CreateFile(const std::string& path) = 0;
+  // The same for large files that are read or written once: asynchronous
+  // transfers of whole blocks go around the page cache where the file system
+  // can do that. Where it cannot, the log says so, once, and they go through
+  // it.
+  virtual std::unique_ptr<RandomAccessFile> OpenForDirectRead(
+      const std::string& path);
+  virtual std::unique_ptr<WritableFile> CreateDirectFile(
+      const std::string& path);
+  // All of its room is taken here: Error(kResourceExhausted) where it is not
+  // there, never later. `size_bytes` is a multiple of kIoBlockBytes.
+  virtual std::unique_ptr<ScratchFile> CreateScratchFile(
+      const std::string& directory, uint64_t size_bytes) = 0;
+  // Memory that many transfers will use. Where not all of it can be registered,
+  // the rest works as well, only slower.
+  virtual std::unique_ptr<IoMemory> RegisterMemory(std::span<std::byte> memory);
   // Nothing there is nullopt; links are followed.
   virtual std::optional<FileStatus> Stat(const std::string& path) = 0;
   // Names (without "." and ".."), sorted bytewise.
@@ -110,7 +185,9 @@ class FileSystem {
   virtual void SyncDirectory(const std::string& path) = 0;
 };
 
-// The operating system's files.
+// The operating system's files. Asynchronous transfers of one such object share
+// a queue, by io_uring or, where the kernel refuses that, by a few threads; it
+// is made at the first of them: in a process that forks, after the fork.
 std::shared_ptr<FileSystem> PosixFileSystem();
 
 // Reads a whole file, at most `limit_bytes`: a larger one is

@@ -1,5 +1,6 @@
 #include "src/os/posix_file.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,28 +19,28 @@ constexpr size_t kMaxTransferBytes = size_t{1} << 30;
 
 }  // namespace
 
-PosixRandomAccessFile::PosixRandomAccessFile(FileDescriptor fd,
-                                             std::string path,
-                                             uint64_t size_bytes)
-    : fd_(std::move(fd)), path_(std::move(path)), size_bytes_(size_bytes) {}
+PosixRandomAccessFile::PosixRandomAccessFile(OpenFilePtr file,
+                                             uint64_t size_bytes,
+                                             std::shared_ptr<PosixIo> io)
+    : file_(std::move(file)), size_bytes_(size_bytes), io_(std::move(io)) {}
 
 void PosixRandomAccessFile::ReadAt(uint64_t offset_bytes,
                                    std::span<std::byte> out) {
   size_t done = 0;
   while (done < out.size()) {
     const size_t want = std::min(out.size() - done, kMaxTransferBytes);
-    const ssize_t got = ::pread(fd_.get(), out.data() + done, want,
+    const ssize_t got = ::pread(file_->fd.get(), out.data() + done, want,
                                 static_cast<off_t>(offset_bytes + done));
     if (got < 0 && errno == EINTR) {
       continue;
     }
     if (got < 0) {
-      ThrowErrno(errno, "read", path_);
+      ThrowErrno(errno, "read", path());
     }
     if (got == 0) {
       throw Error(ErrorCode::kDataLoss,
                   StrCat("the file ends at byte ", offset_bytes + done),
-                  {.file = path_,
+                  {.file = path(),
                    .offset_bytes = offset_bytes,
                    .expected = StrCat(out.size(), " bytes"),
                    .found = StrCat(done, " bytes")});
@@ -48,36 +49,70 @@ void PosixRandomAccessFile::ReadAt(uint64_t offset_bytes,
   }
 }
 
-PosixWritableFile::PosixWritableFile(FileDescriptor fd, std::string path)
-    : fd_(std::move(fd)), path_(std::move(path)) {}
+PendingPtr PosixRandomAccessFile::StartRead(uint64_t offset_bytes,
+                                            std::span<std::byte> out) {
+  return io_->Start(file_, {.offset_bytes = offset_bytes,
+                            .data = out.data(),
+                            .size_bytes = out.size()});
+}
+
+PosixWritableFile::PosixWritableFile(OpenFilePtr file,
+                                     std::shared_ptr<PosixIo> io)
+    : file_(std::move(file)), io_(std::move(io)) {}
 
 void PosixWritableFile::WriteAt(uint64_t offset_bytes,
                                 std::span<const std::byte> data) {
   size_t done = 0;
   while (done < data.size()) {
     const size_t want = std::min(data.size() - done, kMaxTransferBytes);
-    const ssize_t put = ::pwrite(fd_.get(), data.data() + done, want,
+    const ssize_t put = ::pwrite(file_->fd.get(), data.data() + done, want,
                                  static_cast<off_t>(offset_bytes + done));
     if (put < 0 && errno == EINTR) {
       continue;
     }
     if (put <= 0) {
-      ThrowErrno(put < 0 ? errno : ENOSPC, "write", path_);
+      ThrowErrno(put < 0 ? errno : ENOSPC, "write", path());
     }
     done += static_cast<size_t>(put);
   }
 }
 
+PendingPtr PosixWritableFile::StartWrite(uint64_t offset_bytes,
+                                         std::span<const std::byte> data) {
+  // A write leaves the memory as it is; reads share the type of a request.
+  return io_->Start(file_, {.is_write = true,
+                            .offset_bytes = offset_bytes,
+                            .data = const_cast<std::byte*>(data.data()),
+                            .size_bytes = data.size()});
+}
+
+void PosixWritableFile::Preallocate(uint64_t size_bytes) {
+  const int error = TakeRoom(file_->fd.get(), size_bytes);
+  if (error != 0 && error != EOPNOTSUPP) {
+    ThrowErrno(error, StrCat("take ", size_bytes, " bytes of room"), path());
+  }
+}
+
 void PosixWritableFile::Sync() {
-  if (::fsync(fd_.get()) != 0) {
-    ThrowErrno(errno, "sync", path_);
+  if (::fsync(file_->fd.get()) != 0) {
+    ThrowErrno(errno, "sync", path());
   }
 }
 
 void PosixWritableFile::Close() {
-  const int error = fd_.Close();
+  const int error = file_->fd.Close();
   if (error != 0) {
-    ThrowErrno(error, "close", path_);
+    ThrowErrno(error, "close", path());
+  }
+}
+
+int TakeRoom(int fd, uint64_t size_bytes) {
+  for (;;) {
+    if (size_bytes == 0 ||
+        ::fallocate(fd, 0, 0, static_cast<off_t>(size_bytes)) == 0) {
+      return 0;
+    }
+    if (errno != EINTR) return errno == ENOSYS ? EOPNOTSUPP : errno;
   }
 }
 

@@ -1,3 +1,5 @@
+#include "src/os/posix_file_system.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -19,25 +21,11 @@
 #include "src/os/file_lock.h"
 #include "src/os/os_error.h"
 #include "src/os/posix_file.h"
+#include "src/os/posix_scratch_file.h"
 
 namespace muonstore {
 namespace os {
 namespace {
-
-constexpr mode_t kNewFileMode = 0666;  // Less the umask.
-
-FileDescriptor OpenOrThrow(const std::string& path, int flags, mode_t mode,
-                           const char* action) {
-  for (;;) {
-    FileDescriptor fd(::open(path.c_str(), flags | O_CLOEXEC, mode));
-    if (fd.valid()) {
-      return fd;
-    }
-    if (errno != EINTR) {
-      ThrowErrno(errno, action, path);
-    }
-  }
-}
 
 FileStatus ToStatus(const struct stat& st) {
   FileStatus status;
@@ -55,26 +43,40 @@ FileStatus ToStatus(const struct stat& st) {
 
 class PosixFileSystemImpl final : public FileSystem {
  public:
+  explicit PosixFileSystemImpl(const IoOptions& options)
+      : io_(std::make_shared<PosixIo>(options)) {}
+
   std::unique_ptr<RandomAccessFile> OpenForRead(
       const std::string& path) override {
-    // O_NONBLOCK: a FIFO in place of a file must not hang the open.
-    FileDescriptor fd = OpenOrThrow(path, O_RDONLY | O_NONBLOCK, 0, "open");
-    struct stat st {};
-    if (::fstat(fd.get(), &st) != 0) {
-      ThrowErrno(errno, "stat", path);
-    }
-    if (!S_ISREG(st.st_mode)) {
-      throw Error(ErrorCode::kUnavailable, "not a regular file",
-                  {.file = path});
-    }
-    return std::make_unique<PosixRandomAccessFile>(
-        std::move(fd), path, static_cast<uint64_t>(st.st_size));
+    return MakeReader(Open(path));
+  }
+
+  std::unique_ptr<RandomAccessFile> OpenForDirectRead(
+      const std::string& path) override {
+    const OpenFilePtr file = Open(path);
+    AddDirect(*file, O_RDONLY);
+    return MakeReader(file);
   }
 
   std::unique_ptr<WritableFile> CreateFile(const std::string& path) override {
-    return std::make_unique<PosixWritableFile>(
-        OpenOrThrow(path, O_WRONLY | O_CREAT | O_EXCL, kNewFileMode, "create"),
-        path);
+    return std::make_unique<PosixWritableFile>(Create(path), io_);
+  }
+
+  std::unique_ptr<WritableFile> CreateDirectFile(
+      const std::string& path) override {
+    const OpenFilePtr file = Create(path);
+    AddDirect(*file, O_WRONLY);
+    return std::make_unique<PosixWritableFile>(file, io_);
+  }
+
+  std::unique_ptr<ScratchFile> CreateScratchFile(const std::string& directory,
+                                                 uint64_t size_bytes) override {
+    return std::make_unique<PosixScratchFile>(directory, size_bytes, io_);
+  }
+
+  std::unique_ptr<IoMemory> RegisterMemory(
+      std::span<std::byte> memory) override {
+    return io_->engine()->Register(memory);
   }
 
   std::optional<FileStatus> Stat(const std::string& path) override {
@@ -168,18 +170,78 @@ class PosixFileSystemImpl final : public FileSystem {
 
   void SyncDirectory(const std::string& path) override {
     const FileDescriptor fd =
-        OpenOrThrow(path, O_RDONLY | O_DIRECTORY, 0, "open the directory");
+        OpenOrThrow(path, O_RDONLY | O_DIRECTORY, "open the directory");
     if (::fsync(fd.get()) != 0) {
       ThrowErrno(errno, "sync the directory", path);
     }
   }
+
+ private:
+  static OpenFilePtr Open(const std::string& path) {
+    // O_NONBLOCK: a FIFO in place of a file must not hang the open.
+    auto file = std::make_shared<OpenFile>(
+        path, OpenOrThrow(path, O_RDONLY | O_NONBLOCK, "open"),
+        FileDescriptor());
+    if (!S_ISREG(StatOf(*file).st_mode)) {
+      throw Error(ErrorCode::kUnavailable, "not a regular file",
+                  {.file = path});
+    }
+    return file;
+  }
+
+  static OpenFilePtr Create(const std::string& path) {
+    return std::make_shared<OpenFile>(
+        path, OpenOrThrow(path, O_WRONLY | O_CREAT | O_EXCL, "create"),
+        FileDescriptor());
+  }
+
+  static struct stat StatOf(const OpenFile& file) {
+    struct stat st {};
+    if (::fstat(file.fd.get(), &st) != 0) ThrowErrno(errno, "stat", file.path);
+    return st;
+  }
+
+  std::unique_ptr<RandomAccessFile> MakeReader(const OpenFilePtr& file) const {
+    return std::make_unique<PosixRandomAccessFile>(
+        file, static_cast<uint64_t>(StatOf(*file).st_size), io_);
+  }
+
+  // Gives the file its second descriptor, where the file system has that.
+  void AddDirect(OpenFile& file, int access) const {
+    FileDescriptor fd(
+        ::open(file.path.c_str(), access | O_DIRECT | O_CLOEXEC | O_NONBLOCK));
+    const bool is_write = access != O_RDONLY;
+    if (!fd.valid() || !io_->TakesDirect(fd.get(), is_write)) {
+      io_->SayNotDirect(file.path);
+    } else if (IsSameFile(fd, file)) {
+      file.direct_fd = std::move(fd);
+    }
+    if (is_write && ::ftruncate(file.fd.get(), 0) != 0) {
+      ThrowErrno(errno, "truncate", file.path);
+    }
+  }
+
+  // Somebody may have put another one in its place.
+  static bool IsSameFile(const FileDescriptor& fd, const OpenFile& file) {
+    const struct stat expected = StatOf(file);
+    struct stat st {};
+    return ::fstat(fd.get(), &st) == 0 && st.st_dev == expected.st_dev &&
+           st.st_ino == expected.st_ino;
+  }
+
+  std::shared_ptr<PosixIo> io_;
 };
 
 }  // namespace
+
+std::shared_ptr<FileSystem> MakePosixFileSystem(const IoOptions& options) {
+  return std::make_shared<PosixFileSystemImpl>(options);
+}
+
 }  // namespace os
 
 std::shared_ptr<FileSystem> PosixFileSystem() {
-  return std::make_shared<os::PosixFileSystemImpl>();
+  return os::MakePosixFileSystem({});
 }
 
 }  // namespace muonstore

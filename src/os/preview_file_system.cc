@@ -20,6 +20,14 @@ class Preview final : public FileSystem {
       const std::string& path) override {
     return base_->OpenForRead(Real(path).value_or(path));
   }
+  std::unique_ptr<RandomAccessFile> OpenForDirectRead(
+      const std::string& path) override {
+    return base_->OpenForDirectRead(Real(path).value_or(path));
+  }
+  std::unique_ptr<IoMemory> RegisterMemory(
+      std::span<std::byte> memory) override {
+    return base_->RegisterMemory(memory);
+  }
   std::optional<FileStatus> Stat(const std::string& path) override {
     if (path == directory_) return FileStatus{.type = FileType::kDirectory};
     const auto real = Real(path);
@@ -44,6 +52,10 @@ class Preview final : public FileSystem {
 
   std::unique_ptr<WritableFile> CreateFile(const std::string& path) override {
     Refuse(path);
+  }
+  std::unique_ptr<ScratchFile> CreateScratchFile(
+      const std::string& directory, uint64_t /*size_bytes*/) override {
+    Refuse(directory);
   }
   void Rename(const std::string& from, const std::string& /*to*/) override {
     Refuse(from);

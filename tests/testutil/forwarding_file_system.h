@@ -1,4 +1,6 @@
 // A FileSystem that passes every call on: tests override what they change.
+// Files for direct I/O come from OpenForRead and CreateFile as well, so that
+// these see all of them.
 #ifndef MUONSTORE_TESTS_TESTUTIL_FORWARDING_FILE_SYSTEM_H_
 #define MUONSTORE_TESTS_TESTUTIL_FORWARDING_FILE_SYSTEM_H_
 
@@ -24,6 +26,10 @@ class ForwardingFileSystem : public FileSystem {
   }
   std::unique_ptr<WritableFile> CreateFile(const std::string& path) override {
     return base().CreateFile(path);
+  }
+  std::unique_ptr<ScratchFile> CreateScratchFile(const std::string& directory,
+                                                 uint64_t size_bytes) override {
+    return base().CreateScratchFile(directory, size_bytes);
   }
   std::optional<FileStatus> Stat(const std::string& path) override {
     return base().Stat(path);

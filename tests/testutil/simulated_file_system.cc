@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "muonstore/error.h"
+#include "src/base/pending.h"
 
 namespace muonstore::testutil {
 namespace {
@@ -156,6 +157,57 @@ class SimulatedWriter final : public WritableFile {
   int64_t born_;
 };
 
+class SimulatedScratch final : public ScratchFile {
+ public:
+  SimulatedScratch(std::shared_ptr<Machine> machine, std::string path,
+                   uint64_t size_bytes)
+      : machine_(std::move(machine)),
+        path_(std::move(path)),
+        data_(size_bytes),
+        born_(machine_->restarts) {}
+
+  const std::string& path() const override { return path_; }
+  uint64_t size_bytes() const override { return data_.size(); }
+  PendingPtr StartRead(uint64_t offset_bytes,
+                       std::span<std::byte> out) override {
+    const auto from = Range(offset_bytes, out.size());
+    return DoNow([&] {
+      const std::lock_guard lock(machine_->mutex);
+      machine_->RequireAlive(born_, path_);
+      machine_->Count(path_);
+      std::ranges::copy(from, out.begin());
+    });
+  }
+  PendingPtr StartWrite(uint64_t offset_bytes,
+                        std::span<const std::byte> data) override {
+    const auto to = Range(offset_bytes, data.size());
+    return DoNow([&] {
+      const std::lock_guard lock(machine_->mutex);
+      machine_->RequireAlive(born_, path_);
+      const bool half = machine_->Count(path_, /*is_write=*/true);
+      std::ranges::copy(half ? data.first(data.size() / 2) : data, to.begin());
+      if (half) machine_->FailHalfDone(path_);
+    });
+  }
+
+ private:
+  std::span<std::byte> Range(uint64_t offset_bytes, size_t size_bytes) {
+    if ((offset_bytes | size_bytes) % kIoBlockBytes != 0 ||
+        offset_bytes > data_.size() ||
+        size_bytes > data_.size() - offset_bytes) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "not whole blocks inside of the scratch file",
+                  {.file = path_});
+    }
+    return std::span(data_).subspan(offset_bytes, size_bytes);
+  }
+
+  std::shared_ptr<Machine> machine_;
+  std::string path_;
+  std::vector<std::byte> data_;
+  int64_t born_;
+};
+
 // Releasing a lock is no operation that can fail.
 class SimulatedLock final : public FileLock {
  public:
@@ -289,6 +341,16 @@ std::unique_ptr<WritableFile> SimulatedFileSystem::CreateFile(
   machine_->Count(path);
   return std::make_unique<SimulatedWriter>(
       machine_, machine_->disk.Create(Writable(path), false), path);
+}
+
+std::unique_ptr<ScratchFile> SimulatedFileSystem::CreateScratchFile(
+    const std::string& directory, uint64_t size_bytes) {
+  if (!OnDisk(directory)) {
+    return base_->CreateScratchFile(directory, size_bytes);
+  }
+  const std::lock_guard lock(machine_->mutex);
+  machine_->Count(directory);
+  return std::make_unique<SimulatedScratch>(machine_, directory, size_bytes);
 }
 
 std::optional<FileStatus> SimulatedFileSystem::Stat(const std::string& path) {

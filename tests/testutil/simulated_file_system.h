@@ -53,6 +53,9 @@ class SimulatedFileSystem final : public FileSystem {
   std::unique_ptr<RandomAccessFile> OpenForRead(
       const std::string& path) override;
   std::unique_ptr<WritableFile> CreateFile(const std::string& path) override;
+  // Its transfers are operations, too; it is gone after a restart.
+  std::unique_ptr<ScratchFile> CreateScratchFile(const std::string& directory,
+                                                 uint64_t size_bytes) override;
   std::optional<FileStatus> Stat(const std::string& path) override;
   std::vector<std::string> List(const std::string& directory) override;
   std::optional<std::string> ReadLink(const std::string& path) override;
