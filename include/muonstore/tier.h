@@ -8,10 +8,11 @@
 //   it frees them. Nothing is left in a file system or /dev/shm, however the
 //   process ends.
 // Threads: reads and writes of disjoint ranges may run on many threads; the
-//   rest on one.
+//   rest on one. A range that is being written may not be read.
 // Failures: Error(kResourceExhausted) where memory, the locked-memory limit
 //   (with Pinning::kRequired) or space does not suffice, with what was asked
-//   for and what there is; Error(kUnavailable) for a device that fails.
+//   for and what there is; Error(kUnavailable) for a device that fails, and
+//   kDataLoss for a file that somebody cut short, with arena, block and slot.
 
 #ifndef MUONSTORE_TIER_H_
 #define MUONSTORE_TIER_H_
@@ -24,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "muonstore/file_system.h"
 #include "muonstore/pending.h"
 
 namespace muonstore {
@@ -77,7 +79,9 @@ class Arena {
   virtual std::span<std::byte> all_memory() = 0;
   virtual int shared_fd() const { return -1; }
 
-  // Copies data.size() bytes from / to the range.
+  // Copies data.size() bytes from / to the range, which may begin and end
+  // anywhere, as the memory may. On NVMe, what lies in whole blocks of 4096
+  // bytes and at the same distance from one in memory goes without a copy.
   virtual PendingPtr Read(const BlockRange& from, std::span<std::byte> out) = 0;
   virtual PendingPtr Write(const BlockRange& to,
                            std::span<const std::byte> data) = 0;
@@ -101,6 +105,12 @@ class Tier {
   virtual uint64_t ArenaBytes(const ArenaOptions& options) const = 0;
   // Bytes that new arenas may take together, as far as the system tells.
   virtual uint64_t available_bytes() const = 0;
+  // Prepares memory that many reads and writes will use, for as long as the
+  // result lives; null where the tier has no use for that.
+  virtual std::unique_ptr<IoMemory> RegisterMemory(
+      std::span<std::byte> /*memory*/) {
+    return nullptr;
+  }
 };
 
 // Anonymous memory of this process; page-locked by CUDA registration where a
@@ -108,6 +118,22 @@ class Tier {
 std::unique_ptr<Tier> MakePinnedHostTier();
 // memfd memory, which a shared-memory communicator lets peers map read-only.
 std::unique_ptr<Tier> MakeSharedHostTier();
+
+struct NvmeOptions {
+  // On the disk to use. It must be there: a disk that is not mounted should not
+  // be mistaken for its mount point.
+  std::string directory;
+  // Requests that the disk gets at once.
+  int32_t queue_depth = 32;
+  // Null: the operating system's, with a queue of its own.
+  std::shared_ptr<FileSystem> file_system = nullptr;
+};
+
+// Scratch files in a directory, all of whose room is taken when the arena is
+// made: a full disk is an error then and never later. By io_uring and around
+// the page cache where the system allows; the log says where not. Processes
+// that fork make their tiers afterwards.
+std::unique_ptr<Tier> MakeNvmeTier(const NvmeOptions& options);
 
 }  // namespace muonstore
 

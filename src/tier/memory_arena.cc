@@ -3,14 +3,10 @@
 #include <cstring>
 #include <utility>
 
+#include "src/base/pending.h"
+
 namespace muonstore::tier {
 namespace {
-
-class DonePending : public Pending {
- public:
-  void Wait() override {}
-  bool done() const override { return true; }
-};
 
 std::span<std::byte> MemoryOf(const HostMemory& owner) {
   return std::visit([](const auto& memory) { return memory.memory(); }, owner);
