@@ -1,6 +1,8 @@
 #include "src/store/agreement.h"
 
+#include <new>
 #include <optional>
+#include <stdexcept>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,6 +47,16 @@ TEST(AgreementTest, EveryRankHearsOfTheFirstThatFailed) {
               fails ? ErrorCode::kNotFound : ErrorCode::kUnavailable);
     EXPECT_THAT(TextOf(agree), HasSubstr(fails ? "mine" : "rank 1"));
   });
+}
+
+TEST(AgreementTest, MemoryThatThereIsNotIsAnError) {
+  const auto exhausted = Caught([] { throw std::bad_alloc(); });
+  ASSERT_TRUE(exhausted.has_value());
+  EXPECT_EQ(exhausted->code(), ErrorCode::kResourceExhausted);
+  const auto too_long = Caught([] { throw std::length_error("vector"); });
+  ASSERT_TRUE(too_long.has_value());
+  EXPECT_EQ(too_long->code(), ErrorCode::kResourceExhausted);
+  EXPECT_FALSE(Caught([] {}).has_value());
 }
 
 TEST(AgreementTest, DigestsSeeOrderAndBoundaries) {

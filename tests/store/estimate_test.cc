@@ -1,4 +1,5 @@
 #include <map>
+#include <memory>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -8,6 +9,7 @@
 #include "muonstore/store.h"
 #include "tests/store/store_ranks.h"
 #include "tests/tensor/error_of.h"
+#include "tests/testutil/fault_tier.h"
 
 namespace muonstore {
 namespace {
@@ -65,6 +67,51 @@ TEST(EstimateTest, IsWhatAStoreTakes) {
     taken["all"] += report.total_bytes;
   }
   EXPECT_EQ(taken["all"], estimate.total_bytes());
+}
+
+TEST(EstimateTest, ARankThatThereIsNotIsRefused) {
+  const auto model = SmallModel();
+  const auto partitioning =
+      Partitioning::Build(model, {.stage = 2, .num_ranks = 2});
+  for (const int32_t rank : {-1, 2}) {
+    const auto estimate = [&] {
+      static_cast<void>(StateStore::Estimate(model, partitioning, rank, {}));
+    };
+    EXPECT_EQ(CodeOf(estimate), ErrorCode::kInvalidArgument);
+    EXPECT_THAT(TextOf(estimate), HasSubstr("0 to 1"));
+  }
+}
+
+TEST(EstimateTest, SaysWhichSegmentsAreResident) {
+  const auto model = SmallModel();
+  // One flat group of Muon with 369 elements, one of Adam with 79.
+  const auto partitioning =
+      Partitioning::Build(model, {.stage = 2, .num_ranks = 1});
+  StoreOptions options{
+      .tiers = testutil::AllIn(std::make_shared<testutil::FaultTier>(), 400)};
+  options.max_snapshot_bytes = 400;
+  std::string text;
+  for (const auto& kind :
+       StateStore::Estimate(model, partitioning, 0, options).kinds) {
+    text += kind.kind + (kind.resident ? " resident" : " in " + kind.tier);
+    for (const int32_t group : kind.flat_groups) {
+      text += " " + std::to_string(group);
+    }
+    text += ": " + std::to_string(kind.bytes / 4096) + "+" +
+            std::to_string(kind.snapshot_bytes / 4096) + "\n";
+  }
+  // The third slot in files takes no memory; of the resident ones the cap
+  // leaves room for the first that a step writes.
+  EXPECT_EQ(text,
+            "master in fault 0: 2+1\n"
+            "master resident 1: 1+1\n"
+            "momentum in fault 0: 2+1\n"
+            "exp_avg resident 1: 1+0\n"
+            "exp_avg_sq resident 1: 1+0\n"
+            "gradient in fault 0: 1+0\n"
+            "gradient resident 1: 1+0\n"
+            "weight in fault 0: 2+0\n"
+            "weight resident 1: 1+0\n");
 }
 
 TEST(EstimateTest, WhatCannotFitIsRefusedWithBothNumbers) {

@@ -111,6 +111,25 @@ TEST_F(LeaseTest, AMovedLeaseIsReleasedOnce) {
   store_.Write(kName, "master");
 }
 
+TEST_F(LeaseTest, ALeaseThatWasMovedFromSaysSo) {
+  WriteLease lease = store_.Write(kName, "master");
+  WriteLease kept = std::move(lease);
+  // NOLINTBEGIN(bugprone-use-after-move,clang-analyzer-cplusplus.Move): this is
+  // what is tested.
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { lease.Commit(); }, [&] { lease.pieces(); },
+           [&] { lease.Matrices(0, 0, 1); },
+           [&] { static_cast<void>(lease.key()); },
+           [&] { static_cast<void>(lease.shape()); },
+           [&] { static_cast<void>(lease.dtype()); },
+           [&] { static_cast<void>(lease.generation()); }}) {
+    EXPECT_EQ(CodeOf(call), ErrorCode::kInvalidArgument);
+    EXPECT_THAT(TextOf(call), HasSubstr("moved from"));
+  }
+  // NOLINTEND(bugprone-use-after-move,clang-analyzer-cplusplus.Move)
+  kept.Commit();
+}
+
 TEST_F(LeaseTest, NoneIsGivenWhileAStepRuns) {
   LeaseTable& leases = store_.impl().leases;
   {

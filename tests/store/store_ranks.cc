@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 namespace muonstore::testutil {
 
@@ -52,6 +53,13 @@ std::vector<ParameterSpec> SmallModel() {
                         .shape = Shape({4, 4}),
                         .group = 0,
                         .optimizer = Optimizer::kNone}};
+}
+
+TierPolicy AllIn(std::shared_ptr<Tier> tier, uint64_t resident_below_bytes) {
+  TierPolicy tiers;
+  tiers.rest.tier = std::move(tier);
+  tiers.rest.resident_below_bytes = resident_below_bytes;
+  return tiers;
 }
 
 std::vector<float> UniqueValues(const ParameterSpec& parameter, int32_t salt) {

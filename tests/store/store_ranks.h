@@ -11,6 +11,7 @@
 #include "muonstore/communicator.h"
 #include "muonstore/parameter.h"
 #include "muonstore/partitioning.h"
+#include "muonstore/store_options.h"
 #include "tests/testutil/run_ranks.h"
 
 namespace muonstore::testutil {
@@ -25,6 +26,10 @@ void RunConnectedRanks(
 // Two matrices, a stack of experts and a packed one in Muon group 0 (bf16), a
 // vector and an embedding in Adam group 1 (f32), one frozen parameter.
 std::vector<ParameterSpec> SmallModel();
+
+// A policy that keeps everything in one tier; what is smaller than
+// `resident_below_bytes` in a host tier, if `tier` is not memory.
+TierPolicy AllIn(std::shared_ptr<Tier> tier, uint64_t resident_below_bytes = 0);
 
 // A different value for every element of every parameter: exact in f32.
 std::vector<float> UniqueValues(const ParameterSpec& parameter, int32_t salt);
