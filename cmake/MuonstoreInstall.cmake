@@ -7,7 +7,7 @@ include(CMakePackageConfigHelpers)
 set(muonstore_parts
   base log os tensor partition state torchfile safetensors deepspeed native
   native_writer converters sinks inspect kernel tier comm store executor
-  checkpoint)
+  checkpoint live)
 list(TRANSFORM muonstore_parts PREPEND muonstore_ OUTPUT_VARIABLE part_targets)
 
 add_library(muonstore INTERFACE)

@@ -21,10 +21,6 @@
 
 namespace muonstore::native {
 
-// Removes what saves that died left in the tags of a root, and finishes what
-// they left undone after their commit. The root is locked by the caller.
-void CleanLeftovers(os::OutputRoot& root);
-
 // 16 hexadecimal digits, at random.
 std::string NewSaveId();
 

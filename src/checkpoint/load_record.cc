@@ -1,13 +1,13 @@
 #include "src/checkpoint/load_record.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "src/base/str.h"
+#include "src/checkpoint/counters.h"
 #include "src/checkpoint/origin.h"
 #include "src/state/scalar_map.h"
 
@@ -71,6 +71,10 @@ class RecordPlanner {
   }
 
   void SetClipping() {
+    if (const Scalar* stored = FindScalar(info().counters, kClippingCounter)) {
+      plan_.record.clipping = ToClippingMode(*stored);
+      return;
+    }
     if (!IsDeepSpeedRun(info())) return;
     plan_.record.clipping = ClipsRawGradients(info())
                                 ? ClippingMode::kGradients
@@ -82,6 +86,19 @@ class RecordPlanner {
   }
 
  private:
+  ClippingMode ToClippingMode(const Scalar& value) const {
+    const auto* name = std::get_if<std::string>(&value);
+    for (const ClippingMode mode :
+         {ClippingMode::kGradients, ClippingMode::kDeepSpeed,
+          ClippingMode::kOff}) {
+      if (name != nullptr && *name == ClippingModeName(mode)) return mode;
+    }
+    throw Error(ErrorCode::kDataLoss, "no such clipping mode",
+                {.file = info().path,
+                 .expected = "gradients, deepspeed or off",
+                 .found = ScalarToString(value)});
+  }
+
   std::span<const CheckpointTensor> tensors() const {
     return checkpoint_.tensors();
   }
@@ -107,11 +124,16 @@ class RecordPlanner {
                                  " at the end of the run")
                         : "no loss scale"});
     }
-    if (!std::isfinite(*scale) || !(*scale > 0)) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "a momentum scale is a positive number",
-                  {.tensor = std::string(kMomentum),
-                   .expected = "> 0",
+    // Beyond these, f32 momentum divided by it would be nothing but zeros or
+    // infinities.
+    constexpr double kLargest = 0x1p64;
+    if (!(*scale >= 1 / kLargest && *scale <= kLargest)) {
+      throw Error(record.unit_scale ? ErrorCode::kDataLoss
+                                    : ErrorCode::kInvalidArgument,
+                  "a momentum scale is a positive number, as loss scales are",
+                  {.file = record.unit_scale ? info().path : "",
+                   .tensor = std::string(kMomentum),
+                   .expected = "2^-64 to 2^64",
                    .found = FormatNumber(*scale)});
     }
     return *scale;

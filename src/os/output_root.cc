@@ -178,6 +178,13 @@ std::unique_ptr<StagedFile> StageLatest(OutputRoot& root,
   return latest;
 }
 
+void RemoveDirectoryOf(OutputRoot& root, const std::string& tag) {
+  const std::string hidden = Join(root.path(), HiddenName(tag, kPartialSuffix));
+  root.fs().Rename(Join(root.path(), tag), hidden);
+  root.fs().SyncDirectory(root.path());
+  RemoveTree(root.fs(), hidden);
+}
+
 StagedDirectory::StagedDirectory(OutputRoot& root, std::string tag,
                                  bool overwrite)
     : root_(root), tag_(std::move(tag)) {

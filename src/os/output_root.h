@@ -83,6 +83,10 @@ class StagedFile {
 std::unique_ptr<StagedFile> StageLatest(OutputRoot& root,
                                         const std::string& tag);
 
+// Removes a tag of any format: it is gone at once, and what a crash leaves of
+// it the next writer removes.
+void RemoveDirectoryOf(OutputRoot& root, const std::string& tag);
+
 class StagedDirectory {
  public:
   // With `overwrite`, Commit() replaces the tag; without, an existing one is an
