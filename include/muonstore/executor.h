@@ -119,7 +119,10 @@ struct StepReport {
   // This rank: received from other ranks; largest use of gather buffers.
   uint64_t received_bytes = 0;
   uint64_t peak_gather_bytes = 0;
-  // This rank: largest use of staging buffers.
+  // This rank: read from and written to tiers that are not memory; largest use
+  // of staging buffers.
+  uint64_t swap_read_bytes = 0;
+  uint64_t swap_written_bytes = 0;
   uint64_t peak_swap_bytes = 0;
   // This rank, seconds: deciding, element-wise passes, waiting for exchanges,
   // waiting for reads and writes of tiers, orthogonalizing, all.

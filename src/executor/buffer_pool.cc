@@ -49,4 +49,8 @@ std::span<std::byte> BufferPool::bytes(int32_t buffer) const {
   return arena_->memory(buffer, 0);
 }
 
+std::span<std::byte> BufferPool::all_memory() const {
+  return arena_ == nullptr ? std::span<std::byte>() : arena_->all_memory();
+}
+
 }  // namespace muonstore

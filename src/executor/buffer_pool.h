@@ -44,6 +44,7 @@ class BufferPool {
   int32_t Acquire();
   void Return(int32_t buffer);
   std::span<std::byte> bytes(int32_t buffer) const;
+  std::span<std::byte> all_memory() const;
 
   uint64_t peak_bytes() const { return peak_bytes_; }
 

@@ -1,6 +1,7 @@
 #include "muonstore/executor.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "muonstore/error.h"
@@ -135,6 +136,18 @@ void OffloadExecutor::Impl::MakeBuffers() {
       tier, BufferPoolOptions{.name = "staging buffers",
                               .num_buffers = units_.num_buffers,
                               .buffer_bytes = units_.buffer_bytes});
+  RegisterStaging();
+}
+
+void OffloadExecutor::Impl::RegisterStaging() {
+  std::set<Tier*> tiers = {store_.options.tiers.rest.tier.get()};
+  for (const auto& [kind, policy] : store_.options.tiers.kinds) {
+    tiers.insert(policy.tier.get());
+  }
+  for (Tier* tier : tiers) {
+    if (tier->addressable() || staging_->all_memory().empty()) continue;
+    registered_.push_back(tier->RegisterMemory(staging_->all_memory()));
+  }
 }
 
 void OffloadExecutor::Impl::LogBuffers() const {
@@ -279,6 +292,7 @@ void OffloadExecutor::Impl::DiscardGradients() { ledger_.Clear(); }
 void OffloadExecutor::Impl::Close() {
   if (pipeline_ == nullptr) return;
   pipeline_.reset();
+  registered_.clear();
   staging_.reset();
   pool_.reset();
   store_.has_executor = false;

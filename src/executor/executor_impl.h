@@ -62,6 +62,7 @@ class OffloadExecutor::Impl {
   // What one rank can do alone, before all agree.
   void Build();
   void MakeBuffers();
+  void RegisterStaging();
   void LogBuffers() const;
   // The runs of this rank's segments that tasks update.
   std::vector<UpdateRun> RunsOf(std::span<const size_t> tasks) const;
@@ -74,13 +75,13 @@ class OffloadExecutor::Impl {
   float AgreeOnDivisor(const StepOptions& options,
                        std::optional<LeaseTable::Exclusive>& exclusive);
   void RequireSoundHyperParameters() const;
-  StageContext Stages(double& wait_s) {
-    return {store_, *staging_, options_.swap_mode, wait_s};
+  StageContext Stages() {
+    return {store_, *staging_, options_.swap_mode, swapped_};
   }
   // Over all ranks; an error on one of them is thrown on all.
   ExactSum AllReduceSum(const ExactSum& sum,
                         const std::optional<Error>& error) const;
-  ExactSum SumGradients(double& wait_s);
+  ExactSum SumGradients();
   Decision Decide(const StepOptions& options,
                   std::optional<LeaseTable::Exclusive>& exclusive,
                   StepReport& report);
@@ -111,7 +112,10 @@ class OffloadExecutor::Impl {
   SwapPlan units_;
   std::unique_ptr<BufferPool> pool_;
   std::unique_ptr<BufferPool> staging_;
+  // The tiers' own hold on the staging buffers; goes before them.
+  std::vector<std::unique_ptr<IoMemory>> registered_;
   std::unique_ptr<MuonPipeline> pipeline_;
+  SwapCounts swapped_;  // By the current step.
 };
 
 // Clipping by a norm, as torch and DeepSpeed do: min(1, max_norm / (norm +

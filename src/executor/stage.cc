@@ -61,26 +61,31 @@ Stage::Part Stage::MakePart(const StagedKind& kind, const SegmentRun& window,
   return part;
 }
 
-void Stage::Load() {
+uint64_t Stage::Load() {
+  uint64_t bytes = 0;
   for (const Part& part : parts_) {
     if (!part.is_staged || !Reads(part.use)) continue;
     pending_.push_back(store_.segments->Read(part.kind, part.window.flat_group,
                                              part.offset_bytes(), part.out));
+    bytes += part.out.size();
   }
+  return bytes;
 }
 
-void Stage::Store() {
+uint64_t Stage::Store() {
+  uint64_t bytes = 0;
   for (const Part& part : parts_) {
-    if (!part.is_staged) continue;
+    const bool edits = part.use == StageUse::kEdit;
+    if (!part.is_staged || !(edits || WritesNext(part.use))) continue;
     const int32_t flat_group = part.window.flat_group;
-    if (WritesNext(part.use)) {
-      pending_.push_back(store_.segments->WriteNext(
-          part.kind, flat_group, part.offset_bytes(), part.out));
-    } else if (part.use == StageUse::kEdit) {
-      pending_.push_back(store_.segments->Write(part.kind, flat_group,
-                                                part.offset_bytes(), part.out));
-    }
+    pending_.push_back(
+        edits ? store_.segments->Write(part.kind, flat_group,
+                                       part.offset_bytes(), part.out)
+              : store_.segments->WriteNext(part.kind, flat_group,
+                                           part.offset_bytes(), part.out));
+    bytes += part.out.size();
   }
+  return bytes;
 }
 
 void Stage::WaitLoaded() { WaitAll(); }

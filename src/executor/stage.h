@@ -31,9 +31,10 @@ class Stage {
   Stage(StateStore::Impl& store, const Unit& unit,
         std::span<const StagedKind> kinds, std::span<std::byte> buffer);
 
-  void Load();
+  // Start reads and writes of the tier; return their bytes.
+  uint64_t Load();
   void WaitLoaded();
-  void Store();
+  uint64_t Store();
   void WaitStored();
 
   // Of a run within one window: f32 kinds. For kUpdate `in` is the current and

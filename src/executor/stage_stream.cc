@@ -39,7 +39,7 @@ void StageStream::StartNext() {
       context_.pool, buffer,
       std::make_unique<Stage>(context_.store, unit, kinds_, bytes)));
   ++next_;
-  loading_.back()->stage().Load();
+  context_.counts.read_bytes += loading_.back()->stage().Load();
 }
 
 bool StageStream::HasRoom() {
@@ -58,7 +58,7 @@ std::unique_ptr<StageStream::Held> StageStream::Next() {
   std::unique_ptr<Held> held = std::move(loading_.front());
   loading_.pop_front();
   {
-    const Stopwatch watch(context_.wait_s);
+    const Stopwatch watch(context_.counts.wait_s);
     held->stage().WaitLoaded();
   }
   // State in memory is at hand: only reads are worth starting early.
@@ -71,13 +71,13 @@ std::unique_ptr<StageStream::Held> StageStream::Next() {
 
 void StageStream::Finish(std::unique_ptr<Held> held) {
   if (!held->has_buffer()) return;  // All of it is where it belongs.
-  held->stage().Store();
+  context_.counts.written_bytes += held->stage().Store();
   storing_.push_back(std::move(held));
   if (context_.mode == SwapMode::kPartitioned) Drain();
 }
 
 void StageStream::FinishOldest() {
-  const Stopwatch watch(context_.wait_s);
+  const Stopwatch watch(context_.counts.wait_s);
   storing_.front()->stage().WaitStored();
   storing_.pop_front();
 }

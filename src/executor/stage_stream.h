@@ -25,13 +25,19 @@
 
 namespace muonstore {
 
-// What stays the same over the streams of an executor.
+// What a step's streams moved.
+struct SwapCounts {
+  uint64_t read_bytes = 0;
+  uint64_t written_bytes = 0;
+  double wait_s = 0;  // For reads and writes.
+};
+
+// What stays the same over the streams of a step.
 struct StageContext {
   StateStore::Impl& store;
   BufferPool& pool;
   SwapMode mode = SwapMode::kPipelined;
-  // Seconds that the step waited for reads and writes.
-  double& wait_s;
+  SwapCounts& counts;
 };
 
 class StageStream {

@@ -167,10 +167,10 @@ ExactSum OffloadExecutor::Impl::AllReduceSum(
   return ExactSum::FromWords(total);
 }
 
-ExactSum OffloadExecutor::Impl::SumGradients(double& wait_s) {
+ExactSum OffloadExecutor::Impl::SumGradients() {
   ExactSum sum;
   const std::optional<Error> error = Caught([&] {
-    ForEachStage(Stages(wait_s), kNormKinds, units_.norm_units,
+    ForEachStage(Stages(), kNormKinds, units_.norm_units,
                  [&](Stage& stage, const Unit& unit) {
                    sum.Merge(passes_->SumSquares(stage, SplitRuns(unit)));
                  });
@@ -182,7 +182,7 @@ OffloadExecutor::Impl::Decision OffloadExecutor::Impl::Decide(
     const StepOptions& options, std::optional<LeaseTable::Exclusive>& exclusive,
     StepReport& report) {
   Decision decision{.divisor = AgreeOnDivisor(options, exclusive)};
-  const ExactSum sum = SumGradients(report.swap_s);
+  const ExactSum sum = SumGradients();
   report.num_nonfinite = sum.num_nonfinite();
   // The divisor comes out of the root, so that no loss scale changes a bit.
   report.norm = std::sqrt(sum.Round()) / double{decision.divisor};
@@ -248,7 +248,7 @@ void OffloadExecutor::Impl::UpdateAdam(float divisor, float clip_factor,
                    .clip_factor = clip_factor});
   };
   const Stopwatch watch(report.update_s);
-  ForEachStage(Stages(report.swap_s), kAdamKinds, units_.adam_units, update);
+  ForEachStage(Stages(), kAdamKinds, units_.adam_units, update);
 }
 
 PipelineStep OffloadExecutor::Impl::MuonStep(
@@ -269,7 +269,7 @@ PipelineStep OffloadExecutor::Impl::MuonStep(
 
 void OffloadExecutor::Impl::RunPipeline(const PipelineStep& step,
                                         StepReport& report) {
-  const PipelineTimes times = pipeline_->Run(step, Stages(report.swap_s));
+  const PipelineTimes times = pipeline_->Run(step, Stages());
   report.exchange_s += times.exchange_s;
   report.orthogonalize_s += times.orthogonalize_s;
 }
@@ -310,7 +310,7 @@ void OffloadExecutor::Impl::RunClipped(const Decision& decision,
 void OffloadExecutor::Impl::AddAdamGradients(float factor, ExactSum& sum,
                                              StepReport& report) {
   const Stopwatch watch(report.update_s);
-  ForEachStage(Stages(report.swap_s), kNormKinds, units_.norm_units,
+  ForEachStage(Stages(), kNormKinds, units_.norm_units,
                [&](Stage& stage, const Unit& unit) {
                  if (OptimizerOf(unit.front().flat_group) != Optimizer::kAdam) {
                    return;
@@ -326,7 +326,7 @@ void OffloadExecutor::Impl::ApplyAll(float factor, StepReport& report) {
   for (const auto* task_units : {&units_.in_place, &units_.rounds}) {
     std::vector<const Unit*> order;
     for (const TaskUnit& unit : *task_units) order.push_back(&unit.unit);
-    StageStream stream(Stages(report.swap_s), kApplyKinds, std::move(order));
+    StageStream stream(Stages(), kApplyKinds, std::move(order));
     for (const TaskUnit& unit : *task_units) {
       std::unique_ptr<StageStream::Held> held = stream.Next();
       passes_->ApplyUpdates(held->stage(), RunsOf(unit.tasks), options_.groups,
@@ -365,6 +365,7 @@ void OffloadExecutor::Impl::Commit(const Decision& decision,
 
 StepReport OffloadExecutor::Impl::Step(const StepOptions& options) {
   StepReport report;
+  swapped_ = {};
   Communicator& communicator = *store_.communicator;
   const uint64_t received = communicator.received_bytes();
   const double waited_s = store_.segments ? store_.segments->waited_s() : 0;
@@ -397,6 +398,9 @@ StepReport OffloadExecutor::Impl::Step(const StepOptions& options) {
   report.snapshot_wait_s = store_.segments->waited_s() - waited_s;
   report.received_bytes = communicator.received_bytes() - received;
   report.peak_gather_bytes = pool_->peak_bytes();
+  report.swap_s = swapped_.wait_s;
+  report.swap_read_bytes = swapped_.read_bytes;
+  report.swap_written_bytes = swapped_.written_bytes;
   report.peak_swap_bytes = staging_->peak_bytes();
   return report;
 }

@@ -12,6 +12,7 @@
 
 #include "tests/executor/random_run.h"
 #include "tests/store/store_ranks.h"
+#include "tests/testutil/scratch.h"
 
 namespace muonstore {
 namespace {
@@ -157,7 +158,7 @@ struct RankedCut {
 };
 
 // Every stage with every number of ranks; all else varies along.
-std::vector<RankedCut> Cuts() {
+std::vector<RankedCut> Cuts(const std::string& nvme_directory = {}) {
   std::vector<RankedCut> cuts;
   for (int32_t stage = 1; stage <= 3; ++stage) {
     for (int32_t num_ranks = 1; num_ranks <= 4; ++num_ranks) {
@@ -169,19 +170,24 @@ std::vector<RankedCut> Cuts() {
                        .pinned_tier = turn % 5 == 0,
                        .in_chunks = turn % 4 != 0,
                        .tight_gathers = turn % 3 == 1,
-                       .sub_group_size = turn % 2 == 0 ? 300 : 1'000'000'000}});
+                       .sub_group_size = turn % 2 == 0 ? 300 : 1'000'000'000,
+                       .nvme_directory = nvme_directory,
+                       // Some models have segments on both sides of it.
+                       .resident_below_bytes = turn % 3 == 0 ? 4000U : 0U,
+                       .swap_mode = turn % 4 < 2 ? SwapMode::kPipelined
+                                                 : SwapMode::kPartitioned}});
     }
   }
   return cuts;
 }
 
-TEST_P(RandomRuns, GiveTheSameBitsHoweverTheyAreCut) {
-  RandomRun run = testutil::MakeRandomRun(GetParam());
+void ExpectTheSameBits(uint64_t seed, const std::vector<RankedCut>& cuts) {
+  RandomRun run = testutil::MakeRandomRun(seed);
   // As a user has it: the form is chosen by shape.
   run.options.newton_schulz.form = NewtonSchulzForm::kAuto;
   const RunResult expected = testutil::Execute(
       run, {.stage = 1, .overlap = false}, MakeSingleCommunicator());
-  for (const RankedCut& one : Cuts()) {
+  for (const RankedCut& one : cuts) {
     testutil::RunConnectedRanks(
         one.num_ranks, [&](const std::shared_ptr<Communicator>& ranks) {
           const RunResult result = testutil::Execute(run, one.cut, ranks);
@@ -194,8 +200,17 @@ TEST_P(RandomRuns, GiveTheSameBitsHoweverTheyAreCut) {
                 << " ranks";
           }
         });
-    if (HasFailure()) return;
+    if (testing::Test::HasFailure()) return;
   }
+}
+
+TEST_P(RandomRuns, GiveTheSameBitsHoweverTheyAreCut) {
+  ExpectTheSameBits(GetParam(), Cuts());
+}
+
+TEST_P(RandomRuns, GiveTheSameBitsOnNvme) {
+  const testutil::Scratch scratch;
+  ExpectTheSameBits(GetParam(), Cuts(scratch.path().string()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomRuns, testing::Range<uint64_t>(0, 24));

@@ -183,6 +183,11 @@ StateStore MakeStore(const RandomRun& run, const RunCut& cut,
                                       .sub_group_size = cut.sub_group_size});
   StoreOptions options{.communicator = std::move(communicator)};
   if (cut.pinned_tier) options.tiers.rest.tier = MakePinnedHostTier();
+  if (!cut.nvme_directory.empty()) {
+    options.tiers.rest = {
+        .tier = MakeNvmeTier({.directory = cut.nvme_directory}),
+        .resident_below_bytes = cut.resident_below_bytes};
+  }
   return StateStore(run.model, std::move(partitioning), std::move(options));
 }
 
@@ -274,6 +279,9 @@ std::string RunCut::ToString() const {
   if (pinned_tier) text += ", pinned tier";
   if (in_chunks) text += ", in chunks";
   if (tight_gathers) text += ", tight gathers";
+  if (!nvme_directory.empty()) {
+    text += swap_mode == SwapMode::kPipelined ? ", NVMe" : ", NVMe partitioned";
+  }
   return text;
 }
 
@@ -292,6 +300,7 @@ RunResult Execute(const RandomRun& run, const RunCut& cut,
   options.groups.resize(store.record().group_steps.size());
   options.num_threads = cut.num_threads;
   options.overlap = cut.overlap;
+  options.swap_mode = cut.swap_mode;
   if (cut.tight_gathers) options.max_gather_bytes = TightGatherBytes(run);
   OffloadExecutor executor(store, std::move(options));
   RunResult result;

@@ -51,6 +51,11 @@ struct RunCut {
   // Gather buffers just large enough for the largest matrix.
   bool tight_gathers = false;
   int64_t sub_group_size = 1'000'000'000;
+  // Where state is on NVMe; empty: in memory.
+  std::string nvme_directory = {};
+  // Segments of fewer bytes stay in memory.
+  uint64_t resident_below_bytes = 0;
+  SwapMode swap_mode = SwapMode::kPipelined;
 
   std::string ToString() const;
 };

@@ -136,15 +136,20 @@ ClippingMode ClippingOf(const StepsReplay& replay) {
 
 std::unique_ptr<StateStore> StoreOf(
     const std::vector<ReplayParameter>& parameters, const StepsReplay& replay,
-    int32_t stage, std::shared_ptr<Communicator> communicator) {
+    const ReplayCut& cut, std::shared_ptr<Communicator> communicator) {
   std::vector<ParameterSpec> model = ModelOf(parameters, replay);
   Partitioning partitioning =
-      Partitioning::Build(model, {.stage = stage,
+      Partitioning::Build(model, {.stage = cut.stage,
                                   .num_ranks = communicator->size(),
                                   .sub_group_size = 1500});
+  StoreOptions options{.communicator = std::move(communicator)};
+  if (!cut.nvme_directory.empty()) {
+    options.tiers.rest = {
+        .tier = MakeNvmeTier({.directory = cut.nvme_directory}),
+        .resident_below_bytes = 0};
+  }
   auto store = std::make_unique<StateStore>(
-      std::move(model), std::move(partitioning),
-      StoreOptions{.communicator = std::move(communicator)});
+      std::move(model), std::move(partitioning), std::move(options));
   for (const ReplayParameter& parameter : parameters) {
     store->Set(parameter.name, StateKind(kMaster), parameter.init);
   }
@@ -316,8 +321,7 @@ std::vector<StepsReplay> AllStepsReplays() {
 Deviation RunReplay(const std::vector<ReplayParameter>& parameters,
                     const StepsReplay& replay, const ReplayCut& cut,
                     std::shared_ptr<Communicator> communicator, size_t site) {
-  const auto store =
-      StoreOf(parameters, replay, cut.stage, std::move(communicator));
+  const auto store = StoreOf(parameters, replay, cut, std::move(communicator));
   OffloadExecutor executor(*store, OptionsOf(replay, cut));
   const bool strict = cut.form == NewtonSchulzForm::kStandard;
   Deviation worst;

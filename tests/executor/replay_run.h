@@ -39,6 +39,8 @@ struct ReplayCut {
   int32_t stage = 2;
   NewtonSchulzForm form = NewtonSchulzForm::kStandard;
   int num_threads = 1;
+  // Where state is on NVMe; empty: in memory.
+  std::string nvme_directory = {};
 };
 
 // Collective. All recorded steps in one form, standard held to the strict

@@ -13,6 +13,7 @@
 #include "tests/executor/replay_run.h"
 #include "tests/store/store_ranks.h"
 #include "tests/testutil/fixtures.h"
+#include "tests/testutil/scratch.h"
 
 namespace muonstore {
 namespace {
@@ -83,6 +84,21 @@ TEST_P(StepsReplayTest, AgreesAtEveryStageAndNumberOfRanks) {
           EXPECT_GT(worst.ratio, 0) << "nothing was compared";
         });
     if (HasFailure()) return;
+  }
+}
+
+TEST_P(StepsReplayTest, AgreesOnNvme) {
+  const testutil::Scratch scratch;
+  for (const int32_t num_ranks : {1, 3}) {
+    ReplayCut cut{.stage = num_ranks == 1 ? 2 : 3,
+                  .nvme_directory = scratch.path().string()};
+    testutil::RunConnectedRanks(
+        num_ranks, [&](const std::shared_ptr<Communicator>& ranks) {
+          const Deviation worst =
+              testutil::RunReplay(Parameters(), replay(), cut, ranks, 0);
+          EXPECT_LE(worst.ratio, 1) << worst.where;
+          EXPECT_GT(worst.ratio, 0) << "nothing was compared";
+        });
   }
 }
 

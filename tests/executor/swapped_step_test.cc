@@ -189,6 +189,8 @@ TEST(SwappedStepTest, StagingBuffersStayWithinTheirLimit) {
     report = executor.Step();
   }
   EXPECT_GT(report.peak_swap_bytes, 0U);
+  EXPECT_GT(report.swap_read_bytes, report.swap_written_bytes);
+  EXPECT_GT(report.swap_written_bytes, 0U);
   EXPECT_LE(report.peak_swap_bytes, options.max_swap_bytes);
   EXPECT_EQ(AllState(*store), reference);
 }
