@@ -4,6 +4,15 @@
 #include <chrono>
 
 namespace muonstore {
+namespace {
+
+double NowS() {
+  const std::chrono::duration<double> now =
+      std::chrono::steady_clock::now().time_since_epoch();
+  return now.count();
+}
+
+}  // namespace
 
 int32_t SlotTable::Add(int32_t num_slots, bool in_place) {
   const std::lock_guard lock(mutex_);
@@ -67,14 +76,14 @@ int32_t SlotTable::WaitFor(int32_t segment, int32_t (*choose)(const Segment&)) {
   std::unique_lock lock(mutex_);
   int32_t slot = choose(at(segment));
   if (slot < 0) {
-    const auto begin = std::chrono::steady_clock::now();
+    waited_s_ -= NowS();
+    ++num_waiting_;
     unpinned_.wait(lock, [&] {
       slot = choose(at(segment));
       return slot >= 0;
     });
-    const std::chrono::duration<double> waited =
-        std::chrono::steady_clock::now() - begin;
-    waited_s_ += waited.count();
+    waited_s_ += NowS();
+    --num_waiting_;
   }
   at(segment).next = slot;
   return slot;
@@ -150,7 +159,7 @@ int32_t SlotTable::updates_before_wait(int32_t segment) const {
 
 double SlotTable::waited_s() const {
   const std::lock_guard lock(mutex_);
-  return waited_s_;
+  return waited_s_ + num_waiting_ * NowS();
 }
 
 }  // namespace muonstore

@@ -59,7 +59,8 @@ class SlotTable {
   // How many updates can begin without waiting if nothing is unpinned; 2 stands
   // for any number.
   int32_t updates_before_wait(int32_t segment) const;
-  // Seconds that writers waited for snapshots, all together.
+  // Seconds that writers waited for snapshots, all together; those who wait now
+  // included.
   double waited_s() const;
 
  private:
@@ -89,7 +90,8 @@ class SlotTable {
   std::condition_variable unpinned_;
   std::vector<Segment> segments_;
   std::vector<int32_t> updating_;
-  double waited_s_ = 0;
+  double waited_s_ = 0;  // Of those who wait now: less when they began.
+  int32_t num_waiting_ = 0;
 };
 
 }  // namespace muonstore

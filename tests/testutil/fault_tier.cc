@@ -216,6 +216,9 @@ FaultTier::FaultTier(const FaultTierOptions& options)
 FaultTier::~FaultTier() = default;
 
 std::unique_ptr<Arena> FaultTier::CreateArena(const ArenaOptions& options) {
+  if (refuses_arenas_) {
+    throw Error(ErrorCode::kResourceExhausted, "injected: no room");
+  }
   return std::make_unique<FaultArena>(options, script_);
 }
 

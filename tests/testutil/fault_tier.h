@@ -61,12 +61,16 @@ class FaultTier : public Tier {
   // test may block here.
   void OnOperation(std::function<void(const TierOperation&)> callback);
 
+  // CreateArena throws Error(kResourceExhausted).
+  void RefuseArenas(bool refuse) { refuses_arenas_ = refuse; }
+
   TierCounts counts() const;
 
   class Script;  // fault_tier.cc
 
  private:
   std::shared_ptr<Script> script_;
+  bool refuses_arenas_ = false;
 };
 
 }  // namespace muonstore::testutil
