@@ -54,8 +54,9 @@ LoadReport LoadCheckpoint(StateStore& store, const Checkpoint& checkpoint,
                           const LoadOptions& options = {});
 
 // The parameters of a checkpoint as a store needs them: frozen ones included,
-// in the module's order where the checkpoint tells it, else in its own;
-// `layout` Whole. Error(kInvalidArgument) for a checkpoint without parameters.
+// in the module's order where the checkpoint tells it, else in its own; seen as
+// matrices as the checkpoint records it, else whole. Error(kInvalidArgument)
+// for a checkpoint without parameters.
 std::vector<ParameterSpec> SpecsOf(const Checkpoint& checkpoint);
 
 }  // namespace muonstore

@@ -3,6 +3,8 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -24,26 +26,38 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+[[noreturn]] void Refuse(const char* what, std::string expected,
+                         std::string found) {
+  throw Error(ErrorCode::kInvalidArgument, what,
+              {.expected = std::move(expected), .found = std::move(found)});
+}
+
+void RequireScalars(const ScalarMap& scalars) {
+  std::set<std::string_view> names;
+  for (const auto& [name, value] : scalars) {
+    if (name.empty() || !names.insert(name).second) {
+      Refuse("the names of scalars are not empty, and each comes once", "",
+             Printable(name));
+    }
+  }
+}
+
 void RequireOptions(const StateStore& store, const std::string& tag,
                     const std::string& root, const SaveOptions& options) {
   os::RequireTagName(tag, root);
-  const auto refuse = [](const char* what, std::string expected,
-                         std::string found) {
-    throw Error(ErrorCode::kInvalidArgument, what,
-                {.expected = std::move(expected), .found = std::move(found)});
-  };
+  RequireScalars(options.scalars);
   if (options.zstd_level < 0 || options.zstd_level > native::kMaxZstdLevel) {
-    refuse("there is no such zstd level",
+    Refuse("there is no such zstd level",
            StrCat("0 (off) to ", native::kMaxZstdLevel),
            StrCat(options.zstd_level));
   }
   if (options.keep < 0) {
-    refuse("a number of tags to keep is not negative", "0 (all) or more",
+    Refuse("a number of tags to keep is not negative", "0 (all) or more",
            StrCat(options.keep));
   }
   const size_t num_groups = store.record().group_steps.size();
   if (!options.groups.empty() && options.groups.size() != num_groups) {
-    refuse("hyper-parameters of another number of param groups",
+    Refuse("hyper-parameters of another number of param groups",
            StrCat(num_groups), StrCat(options.groups.size()));
   }
 }

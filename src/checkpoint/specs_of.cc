@@ -13,6 +13,17 @@ DType WeightDTypeOf(const CheckpointInfo& info) {
   return info.precision == "fp16" ? DType::kF16 : DType::kF32;
 }
 
+MatrixLayout LayoutOf(const CheckpointInfo& info, const std::string& name) {
+  const auto found = info.matrix_layouts.find(name);
+  if (found == info.matrix_layouts.end()) return MatrixLayout::Whole();
+  const auto layout = MatrixLayout::Parse(found->second);
+  if (!layout) {
+    throw Error(ErrorCode::kDataLoss, "no such matrix layout",
+                {.file = info.path, .tensor = name, .found = found->second});
+  }
+  return *layout;
+}
+
 bool IsParameter(const CheckpointTensor& tensor) {
   return tensor.key.kind == kMaster || tensor.key.kind == kWeight;
 }
@@ -43,7 +54,8 @@ std::vector<ParameterSpec> SpecsOf(const Checkpoint& checkpoint) {
          .weight_dtype =
              weight == weights.end() ? WeightDTypeOf(info) : weight->second,
          .group = std::max(tensor.group, 0),
-         .optimizer = tensor.group < 0 ? Optimizer::kNone : tensor.optimizer});
+         .optimizer = tensor.group < 0 ? Optimizer::kNone : tensor.optimizer,
+         .layout = LayoutOf(info, name)});
   }
   if (specs.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
