@@ -8,9 +8,10 @@
 //   damaged, all pass over, and a store that was half filled is filled anew.
 // Ownership: nothing is kept.
 // Threads: collective, from the thread that steps the store.
-// Failures: on every rank. Error(kNotFound): there is no such tag, or none at
-//   all. A tag that is asked for is never replaced by another: its damage is an
-//   error, as is, with `strict`, that of what `latest` names. What
+// Failures: on every rank. Error(kNotFound): there is no checkpoint, or no
+//   folder; Error(kInvalidArgument): no such tag. A tag that is asked for is
+//   never replaced by another: its damage is an error, as is, with `strict`,
+//   that of what `latest` names. What
 //   LoadCheckpoint refuses is an error, too: it has another cause than damage.
 //   The store is as it was, or poisoned where reading had begun and nothing
 //   good was found.

@@ -39,6 +39,12 @@ bool IsDamage(const Error& error) {
          error.code() == ErrorCode::kUnavailable;
 }
 
+// A folder that is no tag is an argument without a meaning to those who named
+// it, and damage where `latest` did.
+bool IsDamageAtOpen(const Error& error) {
+  return IsDamage(error) || error.code() == ErrorCode::kInvalidArgument;
+}
+
 bool AnyError(const Error& /*error*/) { return true; }
 
 ScalarMap ClientScalars(const CheckpointInfo& info) {
@@ -56,6 +62,23 @@ class Candidates {
  public:
   Candidates(std::shared_ptr<FileSystem> fs, std::string root)
       : fs_(std::move(fs)), root_(std::move(root)) {}
+
+  // There is nothing in the folder, or no folder; what a save that failed
+  // leaves is nothing.
+  bool IsNothingThere() const {
+    const auto status = fs_->Stat(root_);
+    if (!status) return true;
+    if (status->type != FileType::kDirectory) return false;
+    const std::vector<std::string> names = fs_->List(root_);
+    return std::all_of(names.begin(), names.end(),
+                       [&](const std::string& name) {
+                         const std::string path = StrCat(root_, "/", name);
+                         const auto entry = fs_->Stat(path);
+                         return name.starts_with('.') ||
+                                (entry && entry->type == FileType::kDirectory &&
+                                 fs_->List(path).empty());
+                       });
+  }
 
   // What `latest` names; empty where there is no `latest`. Error(kDataLoss)
   // where it names no tag.
@@ -146,6 +169,7 @@ class Resumer {
 
   std::string NextOfRankZero() {
     if (report_.passed_over.empty()) {
+      if (candidates_.IsNothingThere()) return {};
       std::string latest;
       const auto error = Caught([&] { latest = candidates_.Latest(); });
       if (error && (options_.strict || error->code() != ErrorCode::kDataLoss)) {
@@ -209,7 +233,7 @@ class Resumer {
           fs_, root_,
           {.tag = tag, .allow_loss = options_.load.allow_missing_state});
     });
-    if (!Decide(tag, error, is_first ? IsDamage : AnyError)) return false;
+    if (!Decide(tag, error, is_first ? IsDamageAtOpen : AnyError)) return false;
     LoadPlan plan;
     error =
         Caught([&] { plan = PlanLoadOf(store_, *checkpoint, options_.load); });

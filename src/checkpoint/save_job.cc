@@ -5,8 +5,8 @@
 //     tag's folder and draws the save's id; every rank learns it.
 //  2. Every rank plans the whole manifest and they compare it.
 //  3. Every rank writes its segments into rank-<n>.<id>.h5 and fsyncs it. They
-//     meet once a second, so that a dead rank is noticed and a failure of one
-//     stops all.
+//     meet ten times a second, so that a dead rank is noticed and a failure of
+//     one stops all.
 //  4. Every rank reports the size of its file, the checksums of its metadata
 //     and of each block, and where they lie, to rank 0. From here on its file
 //     is no longer its own to remove: rank 0 may have committed.

@@ -13,7 +13,7 @@
 namespace muonstore {
 namespace {
 
-constexpr std::chrono::milliseconds kBeat{1000};
+constexpr std::chrono::milliseconds kBeat{100};
 
 // Whatever goes wrong: the other ranks must hear of it.
 std::optional<Error> CaughtAll(const std::function<void()>& run) {

@@ -2,7 +2,7 @@
 // other.
 //
 // What: each rank runs its part on a thread of its own; meanwhile the ranks
-//   meet about once a second, so that a dead or hanging process is noticed
+//   meet ten times a second, so that a dead or hanging process is noticed
 //   within the communicator's timeout, but a slow disk is not mistaken for one.
 //   When a part fails, the others are told to stop.
 // Threads: collective; the part runs on another thread than the caller's.
