@@ -48,15 +48,21 @@ bool IsFingerprintName(const std::string& file_name) {
   return file_name.ends_with(kSuffix);
 }
 
+void RemoveFingerprint(os::OutputRoot& root, const std::string& tag) {
+  FileSystem& fs = root.fs();
+  const std::string path = StrCat(root.path(), "/", FingerprintName(tag));
+  if (fs.Stat(path)) {
+    fs.Remove(path);
+    fs.SyncDirectory(root.path());
+  }
+}
+
 FingerprintedSink::FingerprintedSink(std::unique_ptr<CheckpointSink> sink,
                                      const Checkpoint& source,
                                      os::OutputRoot& root,
                                      const std::string& tag, bool overwrite)
-    : sink_(std::move(sink)),
-      root_(root),
-      name_(FingerprintName(tag)),
-      fingerprint_(source) {
-  const std::string path = StrCat(root.path(), "/", name_);
+    : sink_(std::move(sink)), root_(root), tag_(tag), fingerprint_(source) {
+  const std::string path = StrCat(root.path(), "/", FingerprintName(tag));
   if (!overwrite && (root.fs().ReadLink(path) || root.fs().Stat(path))) {
     throw Error(ErrorCode::kInvalidArgument,
                 "is there already and would be replaced by the tag's "
@@ -73,19 +79,14 @@ void FingerprintedSink::Finish() {
   if (file_ != nullptr) return;
   sink_->Finish();
   const std::string json = fingerprint_.ToJson(sink_->losses());
-  file_ = std::make_unique<os::StagedFile>(root_, name_);
+  file_ = std::make_unique<os::StagedFile>(root_, FingerprintName(tag_));
   file_->Write(std::as_bytes(std::span(json)));
   file_->Finish();
 }
 
 void FingerprintedSink::Commit() {
   Finish();
-  FileSystem& fs = root_.fs();
-  const std::string path = StrCat(root_.path(), "/", name_);
-  if (fs.Stat(path)) {
-    fs.Remove(path);
-    fs.SyncDirectory(root_.path());
-  }
+  RemoveFingerprint(root_, tag_);
   sink_->Commit();
   file_->Commit();
 }

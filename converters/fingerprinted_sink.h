@@ -26,6 +26,9 @@ namespace muonstore {
 std::string FingerprintName(const std::string& tag);
 bool IsFingerprintName(const std::string& file_name);
 
+// Before a tag is replaced: its fingerprint goes, where it has one.
+void RemoveFingerprint(os::OutputRoot& root, const std::string& tag);
+
 class FingerprintedSink final : public CheckpointSink {
  public:
   FingerprintedSink(std::unique_ptr<CheckpointSink> sink,
@@ -49,7 +52,7 @@ class FingerprintedSink final : public CheckpointSink {
  private:
   std::unique_ptr<CheckpointSink> sink_;
   os::OutputRoot& root_;
-  std::string name_;
+  std::string tag_;
   Fingerprint fingerprint_;
   std::unique_ptr<os::StagedFile> file_;
 };

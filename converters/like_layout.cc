@@ -52,8 +52,7 @@ class LikeChooser {
                        .optimizer_class = info.optimizer_class,
                        .config_stage = info.optimizer_class == kBf16Optimizer
                                            ? carried.stage
-                                           : std::nullopt,
-                       .momentum_scale = request_.momentum_scale},
+                                           : std::nullopt},
             .notes = {StrCat("cut and ordered as ", Printable(info.path))}};
   }
 

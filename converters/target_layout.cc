@@ -104,8 +104,7 @@ class Chooser {
                        .precision = *wanted_.precision,
                        .offload = *wanted_.offload,
                        .optimizer_class = OptimizerClass(wanted_),
-                       .config_stage = ConfigStage(),
-                       .momentum_scale = request_.momentum_scale},
+                       .config_stage = ConfigStage()},
             .notes = std::move(notes_)};
   }
 

@@ -30,8 +30,6 @@ struct LayoutRequest {
   // Take exactly the cut of this checkpoint; it must hold the same parameters
   // in the same param groups.
   const Checkpoint* like = nullptr;
-  // See TargetLayout.
-  double momentum_scale = 0;
 };
 
 struct LayoutChoice {

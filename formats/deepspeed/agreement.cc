@@ -103,13 +103,10 @@ void CheckRankCount(const Parts& parts, std::vector<Error>& errors) {
   const int64_t num_ranks = parts.directory.num_ranks();
   const int64_t world = parts.model->dp_world_size;
   if (world > 0 && world != num_ranks) {
-    const auto absent = static_cast<int32_t>(num_ranks);
     errors.emplace_back(
         ErrorCode::kDataLoss,
         world > num_ranks
-            ? StrCat("files of ranks ", num_ranks, " to ", world - 1,
-                     " are missing, the first is ",
-                     MakeOptimFileName(absent, parts.directory.bf16))
+            ? "the model file counts more ranks than are possible"
             : StrCat("there are files of more ranks than the run had", kMixed),
         ErrorPlace{.file = parts.model->file->path(),
                    .expected = StrCat("dp_world_size ", world),

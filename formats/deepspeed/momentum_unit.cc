@@ -34,9 +34,12 @@ double MomentumFactor(const CheckpointInfo& source,
                            "DeepSpeed wants true units: give the scale with "
                            "--momentum-scale S|auto",
                            in_file)
-                  : "the momentum is in true units, and without offload "
-                    "DeepSpeed wants units of the loss scale: give the scale "
-                    "that training goes on with as --momentum-scale S",
+                  : StrCat("the momentum is in true units, and without "
+                           "offload DeepSpeed wants units of the loss scale: "
+                           "--momentum-scale auto takes the scale that the "
+                           "source's loss scaler goes on with, "
+                           "--momentum-scale S another one that the run will "
+                           "start with, or --offload cpu keeps true units"),
               {.file = source.path});
 }
 

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "formats/deepspeed/agreement.h"
+#include "formats/deepspeed/file_names.h"
 #include "formats/deepspeed/model_agreement.h"
+#include "formats/deepspeed/rank_sizes.h"
 #include "src/base/str.h"
 
 namespace muonstore::deepspeed {
@@ -60,6 +62,28 @@ void ReadRanks(Parts& parts) {
   }
 }
 
+// The highest ranks leave no gap among the names: the model file counts them.
+// What follows is judged by that count.
+void AddAbsentRanks(Parts& parts) {
+  const int64_t world = parts.model->dp_world_size;
+  const int32_t present = parts.directory.num_ranks();
+  if (world <= present || world > kMaxRanks) {
+    return;
+  }
+  parts.problems.emplace_back(
+      ErrorCode::kDataLoss,
+      world == present + 1
+          ? StrCat("the file of rank ", present, " is missing")
+          : StrCat("the files of ranks ", present, "-", world - 1,
+                   " are missing, this is the first"),
+      ErrorPlace{
+          .file = StrCat(parts.directory.path, "/",
+                         MakeOptimFileName(present, parts.directory.bf16)),
+          .expected = StrCat("dp_world_size ", world),
+          .found = StrCat(present, " rank files")});
+  parts.directory.optim_files.resize(static_cast<size_t>(world));
+}
+
 void BuildTables(Parts& parts) {
   parts.layout =
       BuildLayout(*parts.model, parts.ranks[0], parts.directory.num_ranks());
@@ -92,6 +116,7 @@ Parts LoadParts(std::shared_ptr<FileSystem> fs, const std::string& path,
   ReadModels(parts);
   ReadRanks(parts);
   if (parts.model) {
+    AddAbsentRanks(parts);
     AppendErrors(CheckAgreement(parts), parts.problems);
     const int32_t stage = parts.ranks.empty() ? 0 : parts.ranks[0].stage;
     const bool per_rank = parts.directory.model_file_per_rank;
@@ -106,6 +131,9 @@ Parts LoadParts(std::shared_ptr<FileSystem> fs, const std::string& path,
   if (parts.layout) {
     AppendErrors(CheckPaddings(parts), parts.problems);
     AppendErrors(CheckSliceClaims(parts), parts.problems);
+  }
+  if (rank_zero_only) {
+    AppendErrors(CheckSizes(parts), parts.problems);
   }
   return parts;
 }

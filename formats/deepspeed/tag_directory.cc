@@ -9,9 +9,6 @@
 namespace muonstore::deepspeed {
 namespace {
 
-// A rank beyond this is a broken name, not a run.
-constexpr int32_t kMaxRanks = 1 << 20;
-
 class Scan {
  public:
   Scan(FileSystem& fs, const std::string& path) : fs_(fs) {

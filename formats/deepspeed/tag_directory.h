@@ -11,6 +11,9 @@
 
 namespace muonstore::deepspeed {
 
+// A rank beyond this is a broken name, not a run.
+inline constexpr int32_t kMaxRanks = 1 << 20;
+
 struct TagDirectory {
   std::string path;
   bool bf16 = false;  // Optimizer files have the prefix bf16_.

@@ -25,6 +25,7 @@ TagListing ListTag(std::shared_ptr<FileSystem> fs,
     listing.missing.emplace_back(error.what());
   }
   listing.complete = listing.missing.empty();
+  listing.sizes_proven = listing.complete;
   return listing;
 }
 

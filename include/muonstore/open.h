@@ -48,8 +48,11 @@ struct TagListing {
   int32_t num_ranks = 0;
   uint64_t size_bytes = 0;
   int64_t modified_ns = 0;  // Newest file, since the Unix epoch.
-  bool complete = false;
-  std::vector<std::string> missing;  // What is absent or unreadable.
+  bool complete = false;    // Nothing is missing, as far as was looked.
+  // The format says how long each file is, and each is; without (DeepSpeed), a
+  // file that was cut a little passes for whole.
+  bool sizes_proven = false;
+  std::vector<std::string> missing;  // What is absent, cut or unreadable.
   bool is_latest = false;
 };
 

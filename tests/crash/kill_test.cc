@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <random>
 #include <string>
 #include <thread>
@@ -32,8 +33,7 @@ class KillTest : public testing::TestWithParam<std::string> {
  protected:
   std::vector<std::string> Command(const std::string& step) const {
     return {MUONSTORE_CKPT_CONVERT,
-            (FindDeepSpeedCase("s2-ws2-bf16-none-twotags").folder / "ckpt")
-                .string(),
+            source_.string(),
             root(),
             "--to",
             GetParam(),
@@ -104,6 +104,8 @@ class KillTest : public testing::TestWithParam<std::string> {
   }
 
   Scratch scratch_;
+  std::filesystem::path source_ =
+      FindDeepSpeedCase("s2-ws2-bf16-none-twotags").folder / "ckpt";
 };
 
 TEST_P(KillTest, LeavesTheOldTagOrTheNewOne) {
@@ -137,6 +139,39 @@ TEST_P(KillTest, LeavesTheOldTagOrTheNewOne) {
   EXPECT_THAT(Names(),
               AnyOf(ElementsAre("latest", "tag"), ElementsAre("tag"),
                     ElementsAre("latest", "tag", "tag.fingerprint.json")));
+}
+
+TEST_P(KillTest, CarriedFilesAreWholeOrAbsent) {
+  source_ = scratch_.Copy(source_, "source");
+  std::map<std::string, std::string> beside;
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = "part-" + std::to_string(i);
+    beside[name] = std::string(size_t{1} << 20, static_cast<char>('a' + i));
+    WriteBytes(source_ / name, beside[name]);
+  }
+  const auto start = Clock::now();
+  RunAndSignal(std::chrono::microseconds(0), 0, "--carry-files");
+  const auto whole = std::chrono::duration_cast<std::chrono::microseconds>(
+      Clock::now() - start);
+  std::mt19937_64 random(3);
+  for (int i = 0; i < kNumKills / 4; ++i) {
+    std::filesystem::remove_all(scratch_ / "root");
+    RunAndSignal(std::chrono::microseconds(
+                     random() % static_cast<uint64_t>(whole.count())),
+                 SIGKILL, "--carry-files");
+    for (const auto& [name, bytes] : beside) {
+      const auto path = scratch_ / "root" / name;
+      if (std::filesystem::exists(path)) {
+        ASSERT_TRUE(ReadBytes(path) == bytes) << name << ", run " << i;
+      }
+    }
+  }
+  EXPECT_EQ(RunAndSignal(std::chrono::microseconds(0), 0, "--carry-files"), 0);
+  for (const auto& [name, bytes] : beside) {
+    EXPECT_TRUE(ReadBytes(scratch_ / "root" / name) == bytes) << name;
+  }
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "root" /
+                                       "..carried.muonstore-partial"));
 }
 
 TEST_P(KillTest, AnInterruptLeavesNothing) {

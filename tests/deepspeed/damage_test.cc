@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/deepspeed/checkpoint.h"
+#include "formats/deepspeed/list.h"
 #include "formats/deepspeed/verify.h"
 #include "muonstore/file_system.h"
 #include "tests/testutil/fixtures.h"
@@ -84,6 +85,66 @@ TEST(DamageTest, MissingLastRankIsFoundByTheWorldSize) {
   const fs::path tag = CaseTag(scratch, "s2-ws2-bf16-none-base");
   fs::remove(tag / kRank1);
   EXPECT_THAT(OpenError(tag).what(), HasSubstr("dp_world_size 2"));
+}
+
+// Not also that the ranks that are there belong to another run.
+TEST(DamageTest, MissingLastRanksAreOneFault) {
+  for (const char* name : {"s2-ws4-bf16-none-base", "s1-ws4-bf16-cpu-base",
+                           "s2-ws11-bf16-none-ws11"}) {
+    const Scratch scratch;
+    const fs::path tag = CaseTag(scratch, name);
+    int last = name[5] == '4' ? 3 : 10;
+    for (int missing = 1; missing <= 2; ++missing, --last) {
+      const std::string file = "bf16_zero_pp_rank_" + std::to_string(last) +
+                               "_mp_rank_00_optim_states.pt";
+      fs::remove(tag / file);
+      const std::vector<Finding> faults = Faults(tag);
+      ASSERT_EQ(faults.size(), 1U) << AllText(faults);
+      EXPECT_THAT(faults[0].ToString(), HasSubstr(file));
+      EXPECT_THAT(OpenError(tag).what(), HasSubstr(file));
+      const TagListing listing = ListTag(PosixFileSystem(), tag.string());
+      ASSERT_EQ(listing.missing.size(), 1U);
+      EXPECT_THAT(listing.missing[0], HasSubstr(file));
+      EXPECT_EQ(listing.num_ranks, last + missing);
+    }
+  }
+}
+
+TEST(DamageTest, CutRankFilesAreListedByTheirSizes) {
+  for (const char* name : {"s2-ws2-bf16-none-base", "s2-ws4-bf16-none-base",
+                           "s3-ws2-bf16-none-base", "s3-ws4-bf16-cpu-base",
+                           "s1-ws2-bf16-none-gacc32"}) {
+    const Scratch scratch;
+    const fs::path tag = CaseTag(scratch, name);
+    const auto whole_bytes = fs::file_size(tag / kRank1);
+    for (const auto bytes :
+         {whole_bytes * 2 / 5, whole_bytes / 10, uintmax_t{63}, uintmax_t{0}}) {
+      fs::resize_file(tag / kRank1, bytes);
+      const TagListing listing = ListTag(PosixFileSystem(), tag.string());
+      EXPECT_FALSE(listing.complete) << name << " of " << bytes;
+      ASSERT_EQ(listing.missing.size(), 1U);
+      EXPECT_THAT(listing.missing[0], HasSubstr(kRank1));
+      EXPECT_THAT(listing.missing[0], HasSubstr("shorter"));
+    }
+  }
+}
+
+TEST(DamageTest, AnEmptyModelFileOfAnotherRankIsListed) {
+  const Scratch scratch;
+  const fs::path tag = CaseTag(scratch, "s3-ws2-bf16-none-base");
+  fs::resize_file(tag / "zero_pp_rank_1_mp_rank_00_model_states.pt", 0);
+  EXPECT_FALSE(ListTag(PosixFileSystem(), tag.string()).complete);
+}
+
+TEST(DamageTest, NoWholeRankIsTooShort) {
+  for (const testutil::DeepSpeedTag& tag : testutil::DeepSpeedTags()) {
+    const TagListing listing = ListTag(PosixFileSystem(), tag.path().string());
+    for (const std::string& missing : listing.missing) {
+      EXPECT_EQ(missing.find("shorter"), std::string::npos) << missing;
+    }
+    // What passes may still be cut a little.
+    EXPECT_FALSE(listing.sizes_proven);
+  }
 }
 
 TEST(DamageTest, MissingModelFileIsNamed) {

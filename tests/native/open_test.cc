@@ -74,6 +74,7 @@ TEST_F(NativeOpen, ARootMayMixFormats) {
   EXPECT_EQ(native.stage, 3);
   EXPECT_EQ(native.num_ranks, 3);
   EXPECT_TRUE(native.complete);
+  EXPECT_TRUE(native.sizes_proven);
   EXPECT_GT(native.size_bytes, 100'000U);
   EXPECT_GT(native.modified_ns, 0);
   EXPECT_EQ(listing.tags[1].tag, "step5");
@@ -91,6 +92,7 @@ TEST_F(NativeOpen, AMissingRankFileIsListedAndAnError) {
   stdfs::remove(Root() + "/native5/rank-00001." + id + ".h5");
   const RootListing listing = ListTags(fs_, Root());
   EXPECT_FALSE(listing.tags.at(0).complete);
+  EXPECT_FALSE(listing.tags.at(0).sizes_proven);
   EXPECT_THAT(listing.tags[0].missing.at(0), HasSubstr("rank-00001"));
   try {
     OpenCheckpoint(fs_, Root(), {.tag = "native5"});

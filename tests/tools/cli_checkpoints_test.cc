@@ -453,6 +453,8 @@ TEST(Damage, AMissingRankIsListedNotFatal) {
   EXPECT_EQ(list["tags"][0]["complete"], false);
   EXPECT_FALSE(list["tags"][0]["missing"].empty());
   EXPECT_THAT(Inspect({"list", copy.root()}).out, HasSubstr("INCOMPLETE"));
+  // What is there is not judged by the ranks that are not.
+  EXPECT_EQ(list["tags"][0]["missing"].size(), 1U);
   EXPECT_EQ(Inspect({"verify", copy.root()}).exit_code, 1);
   EXPECT_EQ(Inspect({"verify", copy.root(), "--quick"}).exit_code, 1);
 }

@@ -173,6 +173,31 @@ TEST_F(ConvertCliTest, AScaleThatChangesNothingIsSaid) {
   EXPECT_THAT(json["notes"].dump(), HasSubstr("changes nothing"));
 }
 
+// True units become units of the scale that training goes on with.
+TEST_F(ConvertCliTest, Fp16MomentumLeavesOffload) {
+  const std::string offloaded = CheckpointRoot("s2-ws2-fp16-cpu-scalemid");
+  ExpectRefused({offloaded, Out(), "--offload", "none"}, 4,
+                "--momentum-scale auto takes the scale that the source's loss "
+                "scaler goes on with");
+  const auto json = ConvertJson({offloaded, Out("auto"), "--offload", "none",
+                                 "--momentum-scale", "auto"});
+  EXPECT_THAT(json["notes"].dump(),
+              HasSubstr("training goes on with the loss scale 512"));
+  ConvertJson({offloaded, Out("given"), "--offload", "none", "--momentum-scale",
+               "512"});
+  EXPECT_EQ(
+      RunProcess({MUONSTORE_CKPT_INSPECT, "diff", Out("auto"), Out("given")})
+          .exit_code,
+      0);
+  // And back, by the same scale: the bytes of a float times a power of two.
+  ConvertJson({Out("auto"), Out("back"), "--offload", "cpu", "--momentum-scale",
+               "512"});
+  EXPECT_EQ(RunProcess({MUONSTORE_CKPT_INSPECT, "diff", offloaded, Out("back"),
+                        "--state", "momentum"})
+                .exit_code,
+            0);
+}
+
 TEST_F(ConvertCliTest, ALinkToNothingIsNoRoot) {
   stdfs::create_symlink("nowhere", scratch_ / "link");
   for (const std::string below : {"link", "link/sub"}) {
@@ -202,6 +227,43 @@ TEST_F(ConvertCliTest, NvmeIsRefusedByName) {
   ExpectRefused(
       {CheckpointRoot("s3-ws2-bf16-nvme-base"), Out(), "--to", "deepspeed"}, 2,
       "Write --offload cpu");
+  // What asks for it is named, not the source.
+  const std::string nvme = CheckpointRoot("s3-ws2-bf16-nvme-base");
+  ExpectRefused({source_, Out(), "--like", nvme}, 2, nvme + "/step5: offload");
+  WriteBytes(scratch_ / "nvme.json",
+             R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 2,
+                 "offload_optimizer": {"device": "nvme"}}})");
+  ExpectRefused(
+      {source_, Out(), "--ds-config", (scratch_ / "nvme.json").string()}, 2,
+      "nvme.json: offload");
+  EXPECT_EQ(ConvertJson({source_, Out(), "--like", nvme, "--offload",
+                         "cpu"})["target"]["offload"],
+            "cpu");
+}
+
+// A fingerprint of the replaced tag would belong to another state.
+TEST_F(ConvertCliTest, AnOverwriteTakesTheOldTagsFingerprintAway) {
+  const stdfs::path fingerprint = scratch_ / "out/step5.fingerprint.json";
+  for (const std::string format : {"native", "safetensors"}) {
+    ConvertJson({source_, Out(), "--to", "deepspeed", "--overwrite"});
+    ASSERT_TRUE(stdfs::exists(fingerprint));
+    ConvertJson({source_, Out(), "--to", format, "--overwrite", "--dry-run"});
+    EXPECT_TRUE(stdfs::exists(fingerprint));
+    ConvertJson({source_, Out(), "--to", format, "--overwrite"});
+    EXPECT_FALSE(stdfs::exists(fingerprint)) << format;
+    ASSERT_GT(stdfs::remove_all(scratch_ / "out"), 0U);
+  }
+}
+
+TEST_F(ConvertCliTest, ShardsAndTheirIndexAreCounted) {
+  const std::vector<std::string> line = {
+      source_, Out(), "--to", "safetensors", "--max-shard-size", "10KiB"};
+  const ProcessResult result = RunConvert(line);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const auto files = Snapshot(scratch_ / "out/step5");
+  EXPECT_THAT(result.out, HasSubstr(std::to_string(files.size() - 1) +
+                                    " shards and an index"));
+  EXPECT_TRUE(files.contains("model.safetensors.index.json"));
 }
 
 TEST_F(ConvertCliTest, AnExistingTagStaysWithoutOverwrite) {

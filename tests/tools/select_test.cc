@@ -74,13 +74,27 @@ TEST(SelectTensors, NothingNamesWhatThereIs) {
               ElementsAre(HasSubstr("in state 'momentum'")));
 }
 
-TEST(SelectTensor, ByNameNotByGlob) {
+TEST(SelectTensor, ByNameOrByAGlobThatMatchesOne) {
   MemoryCheckpoint checkpoint;
   Fill(checkpoint);
   EXPECT_EQ(SelectTensor(checkpoint, {.param = "embed", .state = "fp32"}), 0U);
   EXPECT_EQ(SelectTensor(checkpoint, {.param = "head", .state = "master"}), 0U);
-  EXPECT_THROW(SelectTensor(checkpoint, {.param = "emb*", .state = "master"}),
-               Error);
+  EXPECT_EQ(SelectTensor(checkpoint, {.param = "emb*", .state = "master"}), 0U);
+  EXPECT_EQ(SelectTensor(checkpoint, {.param = "*1.fc1", .state = "momentum"}),
+            4U);
+  for (const auto& [param, words] :
+       {std::pair{"*fc1",
+                  "'*fc1' matches 2 parameters, and one at a time is "
+                  "dumped: 'blocks.0.fc1', 'blocks.1.fc1'"},
+        std::pair{"none*", "no parameter matches 'none*'"}}) {
+    try {
+      (void)SelectTensor(checkpoint, {.param = param, .state = "master"});
+      ADD_FAILURE() << param;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_THAT(error.message(), HasSubstr(words));
+    }
+  }
 }
 
 TEST(SelectTensors, AnEmptyCheckpointIsNoUsageError) {

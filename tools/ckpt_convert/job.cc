@@ -1,17 +1,17 @@
 #include "tools/ckpt_convert/job.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "converters/dry_run_file_system.h"
-#include "converters/momentum_scale.h"
+#include "converters/fingerprinted_sink.h"
 #include "converters/target_layout.h"
 #include "converters/verify_target.h"
 #include "muonstore/error.h"
 #include "muonstore/open.h"
 #include "src/base/str.h"
 #include "src/os/output_root.h"
+#include "tools/ckpt_convert/momentum_choice.h"
 #include "tools/common/output.h"
 #include "tools/common/progress.h"
 
@@ -26,19 +26,6 @@ TargetFormat FormatFor(const Options& options, const CheckpointInfo& source) {
               StrCat("a ", source.format,
                      " cannot be written; --to says which format to write"),
               {.file = source.path});
-}
-
-double ToScale(const std::string& text) {
-  double scale = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), scale);
-  if (error != std::errc() || end != text.data() + text.size() ||
-      !(scale > 0) || !(scale < 1e30)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "--momentum-scale takes a loss scale such as 1024, or auto",
-                {.found = text});
-  }
-  return scale;
 }
 
 class Job {
@@ -115,8 +102,7 @@ class Job {
     if (out_.format == TargetFormat::kSafetensors) {
       return {.partitioning = Partitioning::Build({}, {})};
     }
-    LayoutRequest request{.zero_init = options_.zero_init,
-                          .momentum_scale = MomentumScale()};
+    LayoutRequest request{.zero_init = options_.zero_init};
     if (!options_.ds_config.empty()) {
       request.settings = ReadRunConfig(*fs_, options_.ds_config);
       RefuseContradiction(request.settings);
@@ -130,9 +116,10 @@ class Job {
       request.like = like.get();
     }
     LayoutChoice choice = ChooseLayout(*source_, request);
+    RefuseNvme(choice.layout, request);
+    choice.layout.momentum_scale = ChooseMomentumScale(
+        options_.momentum_scale, out_.source, choice.layout, notes_);
     notes_.insert(notes_.end(), choice.notes.begin(), choice.notes.end());
-    RefuseNvme(choice.layout);
-    NoteIdleScale(choice.layout);
     out_.layout = choice.layout;
     return std::move(choice.layout);
   }
@@ -147,18 +134,9 @@ class Job {
     }
   }
 
-  // Without offload fp16 momentum is in units of the loss scale.
-  void NoteIdleScale(const TargetLayout& layout) {
-    if (layout.momentum_scale == 0) return;
-    const bool from_scaled =
-        out_.source.momentum->unit == MomentumUnit::kLossScaled;
-    if (from_scaled == (layout.offload == "none")) {
-      notes_.emplace_back(
-          "--momentum-scale changes nothing: the momentum keeps its unit");
-    }
-  }
-
-  void RefuseNvme(const TargetLayout& layout) const {
+  // In the name of what asks for it.
+  void RefuseNvme(const TargetLayout& layout,
+                  const LayoutRequest& request) const {
     if (out_.format != TargetFormat::kDeepSpeed || layout.offload != "nvme") {
       return;
     }
@@ -167,43 +145,9 @@ class Job {
         "offload to NVMe cannot be written: DeepSpeed does not load optimizer "
         "state into an NVMe run. Write --offload cpu and resume with "
         "offload_optimizer.device \"cpu\"",
-        {.file = out_.source.path});
-  }
-
-  double MomentumScale() {
-    if (options_.momentum_scale.empty()) return 0;
-    if (out_.source.precision != "fp16" || !out_.source.momentum) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "--momentum-scale is for fp16 momentum, which the source has "
-                  "not; leave it out",
-                  {.file = out_.source.path, .found = out_.source.precision});
-    }
-    if (options_.momentum_scale != "auto") {
-      return ToScale(options_.momentum_scale);
-    }
-    const bool is_open =
-        out_.source.momentum &&
-        out_.source.momentum->unit == MomentumUnit::kLossScaled &&
-        !out_.source.momentum->unit_scale;
-    if (!is_open) {
-      notes_.emplace_back(
-          "--momentum-scale auto is not needed: the source proves the unit of "
-          "its momentum");
-      return 0;
-    }
-    const auto scale = ReplayMomentumScale(out_.source);
-    if (!scale) {
-      throw Error(ErrorCode::kUnsupported,
-                  "the loss scale changed while this momentum was summed up, "
-                  "or its counters leave that open: no one scale is right; "
-                  "--momentum-scale S assumes one",
-                  {.file = out_.source.path});
-    }
-    notes_.push_back(
-        StrCat("assumed: the momentum is in units of the loss "
-               "scale ",
-               *scale, ", by the loss scaler's counters"));
-    return *scale;
+        {.file = request.settings.offload  ? options_.ds_config
+                 : request.like != nullptr ? request.like->info().path
+                                           : out_.source.path});
   }
 
   SinkRequest SinkRequestFor() const {
@@ -274,6 +218,8 @@ class Job {
                       [this] { interrupts_.ThrowIfInterrupted(); });
       }
       if (sets_latest) latest = os::StageLatest(root, out_.places.tag);
+      // A sink with a fingerprint of its own does so itself.
+      if (options_.overwrite) RemoveFingerprint(root, out_.places.tag);
     };
     AddLosses(Convert(*source_, sink, out_.plan, work));
     if (carry) out_.carried = carry->Commit();

@@ -114,8 +114,10 @@ void AddLayout(CLI::App& app, Options& options) {
       ->type_name("FILE")
       ->group(group);
   app.add_option("--momentum-scale", options.momentum_scale,
-                 "Loss scale whose unit fp16 momentum is in, where the source "
-                 "does not prove it; auto replays the loss scaler's counters")
+                 "Of fp16: the loss scale whose unit the momentum is in "
+                 "(source without offload; auto replays the loss scaler's "
+                 "counters) or gets (target without offload; auto takes the "
+                 "one that training goes on with)")
       ->type_name("S|auto")
       ->group(group);
 }

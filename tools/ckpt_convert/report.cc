@@ -38,10 +38,14 @@ std::string TargetText(const Outcome& outcome) {
                         layout.precision, layout.offload));
 }
 
-std::string FilesText(const ConversionPlan& plan) {
-  const auto count = static_cast<int64_t>(plan.file_bytes.size());
-  return StrCat(Counted(count, "file", "files"), ", ",
-                HumanBytes(plan.payload_bytes), " of tensors");
+// Shards come with an index, which holds no tensors.
+std::string FilesText(const Outcome& outcome) {
+  const auto count = static_cast<int64_t>(outcome.plan.file_bytes.size());
+  const bool sharded =
+      outcome.format == TargetFormat::kSafetensors && count > 1;
+  return StrCat(sharded ? StrCat(count, " shards and an index")
+                        : Counted(count, "file", "files"),
+                ", ", HumanBytes(outcome.plan.payload_bytes), " of tensors");
 }
 
 std::string LossLines(const Options& options, const Outcome& outcome) {
@@ -102,7 +106,7 @@ std::string ReportText(const Options& options, const Outcome& outcome) {
                                          SourceText(outcome.source), ")"));
   text += Line("to", StrCat(Printable(outcome.places.target_path()), " (",
                             TargetText(outcome), ")"));
-  text += Line("files", FilesText(outcome.plan));
+  text += Line("files", FilesText(outcome));
   for (const std::string& note : outcome.plan.notes) {
     text += Line("note", Printable(note));
   }

@@ -133,7 +133,8 @@ Command AddDump(CLI::App& root) {
            "      --rows 0:1000 -o embed.npy\n"});
   flags->source.AddPath(*app);
   flags->source.AddTag(*app);
-  app->add_option("--param", flags->selection.param, "Parameter, by its name")
+  app->add_option("--param", flags->selection.param,
+                  "Parameter, by its name or a GLOB that matches no other")
       ->required();
   app->add_option("--state", flags->selection.state, "Kind of state")
       ->required();

@@ -34,7 +34,9 @@ std::string AsText(const RootListing& listing) {
                {"age", kRight},
                {"state"}});
   for (const TagListing& tag : listing.tags) {
-    std::string state = tag.complete ? "complete" : "INCOMPLETE";
+    std::string state = !tag.complete      ? "INCOMPLETE"
+                        : tag.sizes_proven ? "complete"
+                                           : "files present";
     if (!tag.missing.empty()) {
       state += ": " + Printable(JoinNames(tag.missing, kMaxMissing));
     }
@@ -66,6 +68,7 @@ Json AsJson(const RootListing& listing) {
     entry["size_bytes"] = tag.size_bytes;
     entry["modified_ns"] = tag.modified_ns;
     entry["complete"] = tag.complete;
+    entry["sizes_proven"] = tag.sizes_proven;
     entry["missing"] = tag.missing;
     entry["is_latest"] = tag.is_latest;
     json["tags"].push_back(std::move(entry));
@@ -86,9 +89,13 @@ Command AddList(CLI::App& root) {
       {.brief = "The tags of a checkpoint root",
        .details = "Step, ZeRO stage, ranks, bytes, age, whether all files are "
                   "there, and which\n"
-                  "tag 'latest' names. An incomplete tag is shown and is no "
-                  "error: 'verify'\n"
-                  "judges.\n",
+                  "tag 'latest' names, by names, sizes and the headers of rank "
+                  "0. 'complete': each\n"
+                  "file is as long as the tag itself says; 'files present': "
+                  "the format does not\n"
+                  "say, and none is too short. An INCOMPLETE tag is shown and "
+                  "is no error:\n"
+                  "'verify' judges.\n",
        .examples = "  ckpt-inspect list runs/7\n"
                    "  ckpt-inspect list runs/7 --json | jq '.tags[] | "
                    "select(.complete | not)'\n"});

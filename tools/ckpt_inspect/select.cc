@@ -101,8 +101,17 @@ std::vector<size_t> SelectTensors(const Checkpoint& checkpoint,
 size_t SelectTensor(const Checkpoint& checkpoint, const Selection& selection) {
   const auto index = FindTensor(
       checkpoint, {selection.param, CanonicalStateKind(selection.state)});
-  if (!index) ThrowNothing({&checkpoint}, selection);
-  return *index;
+  if (index) return *index;
+  const std::vector<size_t> matching = SelectTensors(checkpoint, selection);
+  if (matching.size() == 1) return matching[0];
+  std::vector<std::string> names;
+  for (const size_t i : matching) {
+    names.push_back(StrCat("'", checkpoint.tensors()[i].key.parameter, "'"));
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("'", selection.param, "' matches ", names.size(),
+                     " parameters, and one at a time is dumped: ",
+                     JoinNames(names, kMaxHints)));
 }
 
 PairSelector::PairSelector(const Checkpoint& a, const Checkpoint& b,

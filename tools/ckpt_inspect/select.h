@@ -27,7 +27,7 @@ struct Selection {
 std::vector<size_t> SelectTensors(const Checkpoint& checkpoint,
                                   const Selection& selection);
 
-// The one tensor of that name (no GLOB) and kind.
+// The one tensor of that name and kind, or the only one that a GLOB matches.
 size_t SelectTensor(const Checkpoint& checkpoint, const Selection& selection);
 
 // The same for a pair of checkpoints: whether a tensor of either is selected.

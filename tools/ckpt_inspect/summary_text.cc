@@ -51,7 +51,11 @@ std::string PrecisionText(const CheckpointInfo& info) {
   std::vector<std::string> parts;
   if (!info.precision.empty()) parts.push_back(info.precision);
   if (!info.offload.empty()) parts.push_back("offload " + info.offload);
-  if (!info.order.empty()) parts.push_back("order " + info.order);
+  if (info.order == "both") {
+    parts.emplace_back("order sorted by shape, which is the module's");
+  } else if (!info.order.empty()) {
+    parts.push_back("order " + info.order);
+  }
   return Join(parts);
 }
 
