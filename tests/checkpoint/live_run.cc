@@ -1,8 +1,12 @@
 #include "tests/checkpoint/live_run.h"
 
+#include <csignal>
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
 
 #include "src/base/str.h"
 
@@ -26,9 +30,11 @@ std::string ToText(const StoreRecord& record) {
 }  // namespace
 
 LiveRun::LiveRun(std::shared_ptr<Communicator> ranks, const StepSetup& setup)
-    : store_(MakeStepStore(std::move(ranks), setup)),
-      executor_(
-          std::make_unique<OffloadExecutor>(*store_, StepOptionsOf(*store_))) {}
+    : store_(MakeStepStore(std::move(ranks), setup)) {
+  ExecutorOptions options = StepOptionsOf(*store_);
+  options.swap_mode = setup.swap_mode;
+  executor_ = std::make_unique<OffloadExecutor>(*store_, options);
+}
 
 LiveRun::~LiveRun() = default;
 
@@ -57,10 +63,29 @@ void LiveRun::Close() {
   store_->Close();
 }
 
-StateBytes StateAfter(int64_t num_steps) {
-  LiveRun run(MakeSingleCommunicator(), {});
+StateBytes StateAfter(int64_t num_steps, const StepSetup& setup) {
+  LiveRun run(MakeSingleCommunicator(), setup);
   run.Steps(0, num_steps);
   return run.State();
+}
+
+void RunKilledRanks(
+    int32_t num_ranks,
+    const std::function<void(std::shared_ptr<Communicator>)>& rank_function,
+    const RunRanksOptions& options) {
+  const std::string rendezvous = UniqueRendezvous();
+  const std::vector<RankOutcome> outcomes = TryRunRanks(
+      num_ranks,
+      [&](int32_t rank) {
+        rank_function(ConnectSharedMemory(
+            {.rank = rank, .size = num_ranks, .rendezvous = rendezvous}));
+      },
+      options);
+  for (const RankOutcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.signal, SIGKILL) << outcome.failures;
+    EXPECT_EQ(outcome.failures, "");
+    EXPECT_FALSE(outcome.timed_out);
+  }
 }
 
 }  // namespace muonstore::testutil

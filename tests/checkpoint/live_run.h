@@ -5,12 +5,15 @@
 #define MUONSTORE_TESTS_CHECKPOINT_LIVE_RUN_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
+#include "muonstore/communicator.h"
 #include "muonstore/executor.h"
 #include "muonstore/save.h"
 #include "muonstore/store.h"
 #include "tests/executor/step_model.h"
+#include "tests/testutil/run_ranks.h"
 
 namespace muonstore::testutil {
 
@@ -38,7 +41,13 @@ class LiveRun {
 };
 
 // State of the run after `num_steps` steps on one rank.
-StateBytes StateAfter(int64_t num_steps);
+StateBytes StateAfter(int64_t num_steps, const StepSetup& setup = {});
+
+// Runs ranks that end by SIGKILL, each at its own hand.
+void RunKilledRanks(
+    int32_t num_ranks,
+    const std::function<void(std::shared_ptr<Communicator>)>& rank_function,
+    const RunRanksOptions& options = {});
 
 }  // namespace muonstore::testutil
 

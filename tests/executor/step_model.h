@@ -25,6 +25,7 @@ struct StepSetup {
   int32_t stage = 2;
   std::vector<ParameterSpec> model;  // Empty: SmallModel().
   TierPolicy tiers = {};
+  SwapMode swap_mode = SwapMode::kPipelined;
 };
 
 // A store with random masters and their rounded compute weights.
