@@ -26,8 +26,8 @@
 #include <optional>
 #include <utility>
 
+#include "converters/block_source.h"
 #include "converters/element_converter.h"
-#include "converters/segment_reader.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
 #include "src/inspect/parallel.h"
@@ -39,21 +39,26 @@ namespace {
 constexpr uint64_t kMaxBlockBytes = 8 << 20;
 // Smaller shares than this make every read and write a small one.
 constexpr uint64_t kMinBytesOfJob = 1 << 20;
-// What a job may hold for each byte of its block: the block and the reader's
-// scratch, each in a vector that may have grown to twice its size, and a
-// fingerprint's widened copy.
+// What a job may hold for each byte of its block: the block, the one that is
+// read ahead, the reader's scratch, in vectors that may have grown to twice its
+// size, and a fingerprint's widened copy.
 constexpr uint64_t kBytesPerBlockByte =
     2 + 2 * SegmentReader::kScratchPerByte + 4;
 // For headers, directories and whole file-system blocks.
 constexpr uint64_t kOverheadBytesOfFile = 64 << 10;
 
-// How many threads, and how large a block each may use.
+// Of a job's memory, what the file that it writes may hold back.
+constexpr uint64_t kFilesPart = 4;
+constexpr uint64_t kMaxFileBytes = 64 << 20;
+
+// How many threads, how large a block each may use, and its file.
 struct Shares {
   int32_t jobs;
   size_t block_bytes;
+  SinkFileResources file;
 };
 
-Shares Divide(const ConvertOptions& options) {
+Shares Divide(const ConvertOptions& options, size_t num_files) {
   const uint64_t limit = options.memory_limit_bytes;
   if (limit < kMinBytesOfJob) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -65,10 +70,17 @@ Shares Divide(const ConvertOptions& options) {
       std::min<uint64_t>(limit / kMinBytesOfJob, uint64_t{1} << 16);
   const int32_t jobs =
       std::clamp<int32_t>(options.jobs, 1, static_cast<int32_t>(fitting));
-  const uint64_t block = std::min(
-      kMaxBlockBytes, limit / static_cast<uint64_t>(jobs) / kBytesPerBlockByte);
-  // Whole elements of any dtype.
-  return {jobs, static_cast<size_t>(block - block % 16)};
+  const uint64_t share = limit / static_cast<uint64_t>(jobs);
+  const uint64_t file_bytes = std::min(kMaxFileBytes, share / kFilesPart);
+  const uint64_t block =
+      std::min(kMaxBlockBytes, (share - file_bytes) / kBytesPerBlockByte);
+  // Threads that have no file of their own help with those of others.
+  const auto files_at_once = static_cast<int32_t>(
+      std::clamp<size_t>(num_files, 1, static_cast<size_t>(jobs)));
+  // Whole pages, hence whole elements of any dtype.
+  return {jobs,
+          static_cast<size_t>(block - block % kIoBlockBytes),
+          {.buffer_bytes = file_bytes, .num_threads = jobs / files_at_once}};
 }
 
 void Refuse(const ConversionPlan& plan, const std::vector<SinkLoss>& refused) {
@@ -157,11 +169,12 @@ class Conversion {
       : source_(source),
         options_(options),
         num_files_(plan.file_bytes.size()),
-        shares_(Divide(options)),
+        shares_(Divide(options, num_files_)),
         progress_(options.progress, plan.payload_bytes),
         overflows_(source, plan) {}
 
   void Write(CheckpointSink& sink) {
+    sink.SetFileResources(shares_.file);
     ForEachFile([&](size_t index) {
       const std::unique_ptr<SinkFile> file = sink.CreateFile(index);
       for (size_t i = 0; i < file->segments().size(); ++i) {
@@ -220,16 +233,11 @@ class Conversion {
   bool ReadSegment(
       const SinkSegment& segment,
       const std::function<void(std::span<const std::byte>)>& take) {
-    SegmentReader reader(source_);
-    std::vector<std::byte> block;
-    const int64_t item = SizeBytes(segment.dtype);
-    const int64_t step = static_cast<int64_t>(shares_.block_bytes) / item;
-    for (int64_t at = 0; at < segment.num_elements; at += step) {
+    BlockSource blocks(source_, segment, shares_.block_bytes);
+    while (!blocks.done()) {
       if (failed_.load()) return false;
-      const int64_t count = std::min(step, segment.num_elements - at);
-      block.resize(static_cast<size_t>(count * item));
-      reader.Read(segment, at, block);
-      overflows_.Add(reader.overflows(), segment.dtype);
+      const std::span<const std::byte> block = blocks.Next();
+      overflows_.Add(blocks.overflows(), segment.dtype);
       take(block);
       progress_.Add(block.size());
     }

@@ -42,6 +42,9 @@ class FingerprintedSink final : public CheckpointSink {
   }
   std::span<const SinkLoss> losses() const override { return sink_->losses(); }
   std::span<const std::string> notes() const override { return sink_->notes(); }
+  void SetFileResources(const SinkFileResources& resources) override {
+    sink_->SetFileResources(resources);
+  }
   std::unique_ptr<SinkFile> CreateFile(size_t file) override;
   void Finish() override;
   std::shared_ptr<FileSystem> Preview() const override {

@@ -118,14 +118,16 @@ std::vector<SinkSegment> Draft::SegmentsOf(int32_t rank) const {
 }
 
 std::unique_ptr<RankWriter> Draft::MakeWriter(
-    int32_t rank, std::unique_ptr<WritableFile> file) {
+    int32_t rank, std::unique_ptr<WritableFile> file,
+    const SinkFileResources& resources) {
   return std::make_unique<RankWriter>(
       RankWriterContext{.manifest = plan_.manifest,
                         .layout = layout_,
                         .zstd_level = zstd_level_,
                         .slot_names = slot_names_,
                         .blocks = blocks_,
-                        .files = plan_.manifest.files},
+                        .files = plan_.manifest.files,
+                        .resources = resources},
       rank, std::move(file), SegmentsOf(rank));
 }
 

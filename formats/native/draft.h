@@ -43,8 +43,9 @@ class Draft {
   std::vector<SinkSegment> SegmentsOf(int32_t rank) const;
   // The same, without the pieces.
   std::span<const Segment> BareSegmentsOf(int32_t rank) const;
-  std::unique_ptr<RankWriter> MakeWriter(int32_t rank,
-                                         std::unique_ptr<WritableFile> file);
+  std::unique_ptr<RankWriter> MakeWriter(
+      int32_t rank, std::unique_ptr<WritableFile> file,
+      const SinkFileResources& resources = {});
 
   // What the closed writer of a rank found out, of a size that all know.
   size_t ReportBytes(int32_t rank) const;

@@ -7,6 +7,12 @@
 #include "src/base/str.h"
 
 namespace muonstore::native {
+namespace {
+
+// From here on the page cache is in the way.
+constexpr size_t kLargeBytes = size_t{1} << 20;
+
+}  // namespace
 
 Error BlockDamage(const TagFiles& tag, size_t segment, size_t block,
                   uint64_t found_digest) {
@@ -46,10 +52,38 @@ void SegmentReader::ReadPlain(size_t segment, uint64_t begin,
   if (out.empty()) {
     return;
   }
-  const auto file = tag_.fs->OpenForRead(
-      tag_.rank_path(tag_.layout->segments()[segment].rank));
+  const auto file =
+      files_.Get(tag_.rank_path(tag_.layout->segments()[segment].rank));
+  if (out.size() >= kLargeBytes) {
+    ReadLarge(*file, segment, begin, out);
+    return;
+  }
   file->ReadAt(tag_.blocks->blocks(segment)[0].offset_bytes + begin, out);
   CheckPlain(*file, segment, begin, out);
+}
+
+void SegmentReader::ReadLarge(RandomAccessFile& file, size_t segment,
+                              uint64_t begin, std::span<std::byte> out) const {
+  struct Part {
+    uint64_t begin;
+    std::span<std::byte> out;
+    PendingPtr read;
+  };
+  const uint64_t offset = tag_.blocks->blocks(segment)[0].offset_bytes;
+  const uint64_t block_bytes = tag_.blocks->block_bytes();
+  std::vector<Part> parts;
+  while (!out.empty()) {
+    const auto part = out.first(
+        std::min<size_t>(out.size(), block_bytes - begin % block_bytes));
+    parts.push_back({begin, part, file.StartRead(offset + begin, part)});
+    begin += part.size();
+    out = out.subspan(part.size());
+  }
+  // While one is compared, the next are under way.
+  for (const Part& part : parts) {
+    part.read->Wait();
+    CheckPlain(file, segment, part.begin, part.out);
+  }
 }
 
 void SegmentReader::CheckPlain(RandomAccessFile& file, size_t segment,
@@ -93,8 +127,8 @@ void SegmentReader::CheckWholePlain(RandomAccessFile& file, size_t segment,
 
 void SegmentReader::ReadCompressed(size_t segment, uint64_t begin,
                                    std::span<std::byte> out) const {
-  const auto file = tag_.fs->OpenForRead(
-      tag_.rank_path(tag_.layout->segments()[segment].rank));
+  const auto file =
+      files_.Get(tag_.rank_path(tag_.layout->segments()[segment].rank));
   const uint64_t block_bytes = tag_.blocks->block_bytes();
   while (!out.empty()) {
     const BlockBytes block = Decompressed(*file, segment, begin / block_bytes);

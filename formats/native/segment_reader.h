@@ -2,9 +2,11 @@
 //
 // What: a compressed block is compared with its checksum always, a plain one
 //   when a read covers it wholly or reads of its parts have covered it, but for
-//   64 KiB (block_checks.h).
-// Ownership: keeps a reference to the TagFiles; one decompressed block, so that
-//   small reads in a row do not decompress it again.
+//   64 KiB (block_checks.h). Large reads have several requests under way, and
+//   go around the page cache where file and memory lie alike.
+// Ownership: keeps a reference to the TagFiles; a few open files; one
+//   decompressed block, so that small reads in a row do not decompress it
+//   again.
 // Threads: Read on many threads at once.
 // Failures: Error(kDataLoss) with file, offset and block; kInvalidArgument for
 //   a range outside of the segment.
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "formats/native/block_checks.h"
+#include "formats/native/open_files.h"
 #include "formats/native/tag_files.h"
 
 namespace muonstore::native {
@@ -31,7 +34,7 @@ Error BlockDamage(const TagFiles& tag, size_t segment, size_t block,
 class SegmentReader {
  public:
   // `tag` has blocks and outlives the reader.
-  explicit SegmentReader(const TagFiles& tag) : tag_(tag) {}
+  explicit SegmentReader(const TagFiles& tag) : tag_(tag), files_(*tag.fs) {}
 
   void Read(size_t segment, int64_t first_element,
             std::span<std::byte> out) const;
@@ -40,6 +43,9 @@ class SegmentReader {
   using BlockBytes = std::shared_ptr<const std::vector<std::byte>>;
 
   void ReadPlain(size_t segment, uint64_t begin,
+                 std::span<std::byte> out) const;
+  // The same for more than one request.
+  void ReadLarge(RandomAccessFile& file, size_t segment, uint64_t begin,
                  std::span<std::byte> out) const;
   // Compares the blocks of bytes [begin, begin + out.size()) where that is due.
   void CheckPlain(RandomAccessFile& file, size_t segment, uint64_t begin,
@@ -52,6 +58,7 @@ class SegmentReader {
                           size_t block) const;
 
   const TagFiles& tag_;
+  mutable OpenFiles files_;
   mutable BlockChecks checks_;
   mutable std::mutex mutex_;  // Of what follows.
   mutable size_t cached_segment_ = 0;

@@ -27,9 +27,14 @@ class NativeSink final : public CheckpointSink {
     return draft_.SegmentsOf(static_cast<int32_t>(file));
   }
 
+  void SetFileResources(const SinkFileResources& resources) override {
+    resources_ = resources;
+  }
+
   std::unique_ptr<SinkFile> CreateFile(size_t file) override {
     const auto rank = static_cast<int32_t>(file);
-    return draft_.MakeWriter(rank, tag_.Create(RankFileName(rank, save_id_)));
+    return draft_.MakeWriter(rank, tag_.Create(RankFileName(rank, save_id_)),
+                             resources_);
   }
 
   void Finish() override {
@@ -49,6 +54,7 @@ class NativeSink final : public CheckpointSink {
 
  private:
   const Checkpoint& source_;
+  SinkFileResources resources_;
   std::string save_id_;
   Draft draft_;
   TagWriter tag_;

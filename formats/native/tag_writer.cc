@@ -95,7 +95,7 @@ void TagWriter::RemoveOwn() {
 }
 
 std::unique_ptr<WritableFile> TagWriter::Create(const std::string& name) const {
-  return fs().CreateFile(Join(directory_, name));
+  return fs().CreateDirectFile(Join(directory_, name));
 }
 
 FileDigest TagWriter::WriteFile(

@@ -113,6 +113,13 @@ struct SinkLoss {
   bool is_chosen = false;
 };
 
+// What a file that is being written may use beside its caller's blocks.
+struct SinkFileResources {
+  uint64_t buffer_bytes = uint64_t{8} << 20;
+  // To compress with; the caller's own thread counts.
+  int32_t num_threads = 1;
+};
+
 class CheckpointSink {
  public:
   virtual ~CheckpointSink() = default;
@@ -130,6 +137,9 @@ class CheckpointSink {
   virtual std::span<const SinkLoss> losses() const = 0;
   // Choices that a user should know: "parameters in module order, as ...".
   virtual std::span<const std::string> notes() const = 0;
+  // Of each file; before the first one is created. Not looked at by sinks whose
+  // files hold nothing back.
+  virtual void SetFileResources(const SinkFileResources& /*resources*/) {}
   virtual std::unique_ptr<SinkFile> CreateFile(size_t file) = 0;
   // Writes what the target has beside the files, durably, so that Commit() only
   // renames: a full disk is an error here.

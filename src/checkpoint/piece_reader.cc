@@ -7,6 +7,8 @@ namespace {
 
 // With the widest intermediate form, 13 MB of scratch space.
 constexpr int64_t kBlockElements = 1 << 20;
+// Of what is read where it belongs: enough to keep a disk busy.
+constexpr int64_t kDirectElements = 1 << 24;
 
 // What of `range` comes first: a run of missing elements, or of others.
 struct Part {
@@ -51,8 +53,9 @@ void PieceReader::ReadRun(const LoadItem& item, DType dtype, ElementRange range,
   const auto item_bytes = static_cast<size_t>(SizeBytes(dtype));
   while (range.size() > 0) {
     Part part = FirstPart(missing, range);
-    part.range.end =
-        std::min(part.range.end, part.range.begin + kBlockElements);
+    const int64_t most =
+        IsDirect(item, dtype) ? kDirectElements : kBlockElements;
+    part.range.end = std::min(part.range.end, part.range.begin + most);
     const auto bytes = static_cast<size_t>(part.range.size()) * item_bytes;
     if (part.is_missing) {
       std::fill_n(out.begin(), bytes, std::byte{0});
@@ -64,11 +67,16 @@ void PieceReader::ReadRun(const LoadItem& item, DType dtype, ElementRange range,
   }
 }
 
+bool PieceReader::IsDirect(const LoadItem& item, DType dtype) const {
+  return checkpoint_.tensors()[*item.tensor].dtype == dtype &&
+         item.divisor == 1;
+}
+
 void PieceReader::ReadBlock(const LoadItem& item, DType dtype,
                             ElementRange range, std::span<std::byte> out) {
   const size_t tensor = *item.tensor;
   const DType stored = checkpoint_.tensors()[tensor].dtype;
-  if (stored == dtype && item.divisor == 1) {
+  if (IsDirect(item, dtype)) {
     ReadTensor(checkpoint_, tensor, range, out);
     return;
   }

@@ -34,6 +34,8 @@ class PieceReader {
  private:
   void ReadRun(const LoadItem& item, DType dtype, ElementRange range,
                std::span<std::byte> out);
+  // Its elements are the checkpoint's as they are.
+  bool IsDirect(const LoadItem& item, DType dtype) const;
   // At most a block, all of which the checkpoint holds.
   void ReadBlock(const LoadItem& item, DType dtype, ElementRange range,
                  std::span<std::byte> out);

@@ -135,7 +135,7 @@ void SaveJob::Plan(Communicator& ranks) {
 void SaveJob::WriteFile(const StopFlag& stop) {
   const int32_t rank = store_.rank();
   const std::string path = OwnFileName(request_, rank, save_id_);
-  auto file = request_.fs->CreateFile(path);
+  auto file = request_.fs->CreateDirectFile(path);
   file_ = path;
   const auto writer = draft_->MakeWriter(rank, std::move(file));
   const auto wanted = draft_->BareSegmentsOf(rank);

@@ -179,9 +179,8 @@ class PosixFileSystemImpl final : public FileSystem {
  private:
   static OpenFilePtr Open(const std::string& path) {
     // O_NONBLOCK: a FIFO in place of a file must not hang the open.
-    auto file = std::make_shared<OpenFile>(
-        path, OpenOrThrow(path, O_RDONLY | O_NONBLOCK, "open"),
-        FileDescriptor());
+    auto file = std::make_shared<OpenFile>(OpenFile{
+        .path = path, .fd = OpenOrThrow(path, O_RDONLY | O_NONBLOCK, "open")});
     if (!S_ISREG(StatOf(*file).st_mode)) {
       throw Error(ErrorCode::kUnavailable, "not a regular file",
                   {.file = path});
@@ -190,9 +189,9 @@ class PosixFileSystemImpl final : public FileSystem {
   }
 
   static OpenFilePtr Create(const std::string& path) {
-    return std::make_shared<OpenFile>(
-        path, OpenOrThrow(path, O_WRONLY | O_CREAT | O_EXCL, "create"),
-        FileDescriptor());
+    return std::make_shared<OpenFile>(OpenFile{
+        .path = path,
+        .fd = OpenOrThrow(path, O_WRONLY | O_CREAT | O_EXCL, "create")});
   }
 
   static struct stat StatOf(const OpenFile& file) {
@@ -210,15 +209,25 @@ class PosixFileSystemImpl final : public FileSystem {
   void AddDirect(OpenFile& file, int access) const {
     FileDescriptor fd(
         ::open(file.path.c_str(), access | O_DIRECT | O_CLOEXEC | O_NONBLOCK));
-    const bool is_write = access != O_RDONLY;
-    if (!fd.valid() || !io_->TakesDirect(fd.get(), is_write)) {
+    if (!fd.valid() || !io_->uses_direct() || !PassesProbe(fd, file, access)) {
       io_->SayNotDirect(file.path);
     } else if (IsSameFile(fd, file)) {
       file.direct_fd = std::move(fd);
+      file.on_not_direct = [io = io_, path = file.path] {
+        io->SayNotDirect(path);
+      };
     }
-    if (is_write && ::ftruncate(file.fd.get(), 0) != 0) {
+  }
+
+  // Reads show by themselves whether they are taken.
+  bool PassesProbe(const FileDescriptor& fd, const OpenFile& file,
+                   int access) const {
+    if (access == O_RDONLY) return true;
+    const bool passes = io_->TakesDirect(fd.get());
+    if (::ftruncate(file.fd.get(), 0) != 0) {
       ThrowErrno(errno, "truncate", file.path);
     }
+    return passes;
   }
 
   // Somebody may have put another one in its place.

@@ -37,14 +37,12 @@ PendingPtr PosixIo::Start(const OpenFilePtr& file,
   }
 }
 
-bool PosixIo::TakesDirect(int fd, bool is_write) const {
+bool PosixIo::TakesDirect(int fd) const {
   if (!options_.use_direct) return false;
   const AlignedBytes block(kIoBlockBytes);
   std::fill_n(block.data(), block.size(), std::byte{0});
   for (;;) {
-    const ssize_t result = is_write
-                               ? ::pwrite(fd, block.data(), block.size(), 0)
-                               : ::pread(fd, block.data(), block.size(), 0);
+    const ssize_t result = ::pwrite(fd, block.data(), block.size(), 0);
     if (result >= 0) return true;
     // Another error is not about O_DIRECT; whoever uses the file meets it.
     if (errno != EINTR) return errno != EINVAL && errno != EOPNOTSUPP;

@@ -22,10 +22,11 @@ class PosixIo {
   std::shared_ptr<Engine> engine();
   // Errors come out of the handle.
   PendingPtr Start(const OpenFilePtr& file, const TransferRequest& request);
-  // What is open for writing takes a direct write, or for reading a direct
-  // read: some file systems open with O_DIRECT and refuse that. A write leaves
-  // zeros in the first block, which must be nobody's yet.
-  bool TakesDirect(int fd, bool is_write) const;
+  // Whether a direct write to what is open succeeds: some file systems open
+  // with O_DIRECT and refuse that. It leaves zeros in the first block, which
+  // must be nobody's yet.
+  bool TakesDirect(int fd) const;
+  bool uses_direct() const { return options_.use_direct; }
   // Once.
   void SayNotDirect(const std::string& path);
 

@@ -45,9 +45,9 @@ PosixScratchFile::PosixScratchFile(const std::string& directory,
                                    std::shared_ptr<PosixIo> io)
     : size_bytes_(size_bytes),
       io_(std::move(io)),
-      file_(std::make_shared<OpenFile>(StrCat(directory, " (scratch file)"),
-                                       CreateUnnamed(directory),
-                                       FileDescriptor())) {
+      file_(std::make_shared<OpenFile>(
+          OpenFile{.path = StrCat(directory, " (scratch file)"),
+                   .fd = CreateUnnamed(directory)})) {
   if (size_bytes % kIoBlockBytes != 0) {
     throw Error(ErrorCode::kInvalidArgument,
                 "the size of a scratch file is no multiple of 4096",
@@ -63,7 +63,7 @@ void PosixScratchFile::MakeDirect(const std::string& directory) {
   const int flags = ::fcntl(fd, F_GETFL);
   if (flags < 0) ThrowErrno(errno, "look at", path());
   if (::fcntl(fd, F_SETFL, flags | O_DIRECT) == 0) {
-    if (io_->TakesDirect(fd, /*is_write=*/true)) return;
+    if (io_->TakesDirect(fd)) return;
     if (::fcntl(fd, F_SETFL, flags) != 0) ThrowErrno(errno, "set up", path());
   }
   io_->SayNotDirect(directory);

@@ -105,6 +105,11 @@ bool Piece::Take(int32_t result) {
     Fail(-result);
     return false;
   }
+  if (result == -EINVAL && is_direct_) {
+    is_direct_ = false;
+    if (transfer_->file().on_not_direct) transfer_->file().on_not_direct();
+    return true;
+  }
   if (result < 0) {
     Fail(-result);
     return false;

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -34,6 +35,8 @@ struct OpenFile {
   FileDescriptor fd;
   // With O_DIRECT; invalid where the file system has none.
   FileDescriptor direct_fd;
+  // Called where that takes no transfers after all; may be empty.
+  std::function<void()> on_not_direct = {};
 };
 using OpenFilePtr = std::shared_ptr<OpenFile>;
 

@@ -29,7 +29,9 @@ constexpr size_t kPieceBytes = 8192;
 // Numbers that no file is open under: closing them fails, and harmlessly.
 OpenFilePtr FakeFile(bool has_direct = true) {
   return std::make_shared<OpenFile>(
-      "file", FileDescriptor(kFd), FileDescriptor(has_direct ? kDirectFd : -1));
+      OpenFile{.path = "file",
+               .fd = FileDescriptor(kFd),
+               .direct_fd = FileDescriptor(has_direct ? kDirectFd : -1)});
 }
 
 class EngineTest : public testing::Test {
@@ -116,6 +118,23 @@ TEST_F(EngineTest, TheRestOfATornBlockIsNotDirect) {
   EXPECT_EQ(requests[1].fd, kFd);
   EXPECT_EQ(requests[1].data, memory_.data() + 1000);
   EXPECT_EQ(requests[4].size_bytes, 96U);
+}
+
+TEST_F(EngineTest, ADirectRequestThatIsRefusedGoesThroughTheCache) {
+  int num_said = 0;
+  file_->on_not_direct = [&] { ++num_said; };
+  script_->result = [](const RingEntry& entry) {
+    return entry.fd == kDirectFd ? -EINVAL
+                                 : static_cast<int32_t>(entry.size_bytes);
+  };
+  Read(*Make(), 0, 4096)->Wait();
+  EXPECT_EQ(num_said, 1);
+  ASSERT_EQ(script_->requests().size(), 2U);
+  EXPECT_EQ(script_->requests()[1].fd, kFd);
+  // Otherwise it is an error like any.
+  script_->result = [](const RingEntry&) { return -EINVAL; };
+  EXPECT_EQ(ErrorOf(Read(*Make(), 0, 4096)).code(),
+            ErrorCode::kInvalidArgument);
 }
 
 TEST_F(EngineTest, InterruptedRequestsAreRepeated) {
