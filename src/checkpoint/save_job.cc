@@ -30,6 +30,8 @@
 #include <utility>
 
 #include "formats/native/file_names.h"
+#include "formats/native/stream_writer.h"
+#include "src/base/aligned_bytes.h"
 #include "src/base/str.h"
 #include "src/checkpoint/prune_root.h"
 #include "src/checkpoint/shared_error.h"
@@ -39,6 +41,9 @@ namespace muonstore {
 namespace {
 
 constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
+// Of memory, which large pieces of go to the disk without a copy.
+constexpr uint64_t kMemoryPieceBytes = uint64_t{32} << 20;
+static_assert(kMemoryPieceBytes >= native::StreamWriter::kMinBorrowedBytes);
 
 std::string OwnFileName(const SaveRequest& request, int32_t rank,
                         const std::string& save_id) {
@@ -166,24 +171,27 @@ void SaveJob::WriteSegment(native::RankWriter& writer, size_t segment,
                         static_cast<uint64_t>(SizeBytes(of.dtype));
   // Of a segment that is not memory, the next piece is read while this one is
   // written.
-  std::array<std::vector<std::byte>, 2> buffers;
+  std::array<AlignedBytes, 2> buffers;
   PendingPtr reading;
   const auto start = [&](uint64_t at) {
-    std::vector<std::byte>& buffer = buffers.at(at / kPieceBytes % 2);
-    buffer.resize(std::min(kPieceBytes, size - at));
-    reading = snapshot_->Read(pinned, at, buffer);
+    AlignedBytes& buffer = buffers.at(at / kPieceBytes % 2);
+    if (buffer.size() == 0) buffer = AlignedBytes(kPieceBytes);
+    reading = snapshot_->Read(
+        pinned, at, buffer.span().first(std::min(kPieceBytes, size - at)));
   };
   if (memory.empty()) start(0);
-  for (uint64_t at = 0; at < size; at += kPieceBytes) {
+  const uint64_t step = memory.empty() ? kPieceBytes : kMemoryPieceBytes;
+  for (uint64_t at = 0; at < size; at += step) {
     ThrowIfStopped(stop);
-    const uint64_t length = std::min(kPieceBytes, size - at);
+    const uint64_t length = std::min(step, size - at);
     if (!memory.empty()) {
       writer.Append(segment, memory.subspan(at, length));
       continue;
     }
     reading->Wait();
     if (at + length < size) start(at + length);
-    writer.Append(segment, buffers.at(at / kPieceBytes % 2));
+    writer.Append(segment,
+                  buffers.at(at / kPieceBytes % 2).span().first(length));
   }
 }
 
