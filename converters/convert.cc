@@ -28,6 +28,7 @@
 
 #include "converters/block_source.h"
 #include "converters/element_converter.h"
+#include "converters/job_shares.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
 #include "src/inspect/parallel.h"
@@ -35,53 +36,8 @@
 namespace muonstore {
 namespace {
 
-// Larger blocks gain nothing.
-constexpr uint64_t kMaxBlockBytes = 8 << 20;
-// Smaller shares than this make every read and write a small one.
-constexpr uint64_t kMinBytesOfJob = 1 << 20;
-// What a job may hold for each byte of its block: the block, the one that is
-// read ahead, the reader's scratch, in vectors that may have grown to twice its
-// size, and a fingerprint's widened copy.
-constexpr uint64_t kBytesPerBlockByte =
-    2 + 2 * SegmentReader::kScratchPerByte + 4;
 // For headers, directories and whole file-system blocks.
 constexpr uint64_t kOverheadBytesOfFile = 64 << 10;
-
-// Of a job's memory, what the file that it writes may hold back.
-constexpr uint64_t kFilesPart = 4;
-constexpr uint64_t kMaxFileBytes = 64 << 20;
-
-// How many threads, how large a block each may use, and its file.
-struct Shares {
-  int32_t jobs;
-  size_t block_bytes;
-  SinkFileResources file;
-};
-
-Shares Divide(const ConvertOptions& options, size_t num_files) {
-  const uint64_t limit = options.memory_limit_bytes;
-  if (limit < kMinBytesOfJob) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "the memory limit is too small to work in",
-                {.expected = StrCat("at least ", kMinBytesOfJob, " bytes"),
-                 .found = StrCat(limit)});
-  }
-  const uint64_t fitting =
-      std::min<uint64_t>(limit / kMinBytesOfJob, uint64_t{1} << 16);
-  const int32_t jobs =
-      std::clamp<int32_t>(options.jobs, 1, static_cast<int32_t>(fitting));
-  const uint64_t share = limit / static_cast<uint64_t>(jobs);
-  const uint64_t file_bytes = std::min(kMaxFileBytes, share / kFilesPart);
-  const uint64_t block =
-      std::min(kMaxBlockBytes, (share - file_bytes) / kBytesPerBlockByte);
-  // Threads that have no file of their own help with those of others.
-  const auto files_at_once = static_cast<int32_t>(
-      std::clamp<size_t>(num_files, 1, static_cast<size_t>(jobs)));
-  // Whole pages, hence whole elements of any dtype.
-  return {jobs,
-          static_cast<size_t>(block - block % kIoBlockBytes),
-          {.buffer_bytes = file_bytes, .num_threads = jobs / files_at_once}};
-}
 
 void Refuse(const ConversionPlan& plan, const std::vector<SinkLoss>& refused) {
   if (refused.empty()) return;
@@ -169,7 +125,7 @@ class Conversion {
       : source_(source),
         options_(options),
         num_files_(plan.file_bytes.size()),
-        shares_(Divide(options, num_files_)),
+        shares_(DivideMemory(options, num_files_)),
         progress_(options.progress, plan.payload_bytes),
         overflows_(source, plan) {}
 
@@ -247,7 +203,7 @@ class Conversion {
   const Checkpoint& source_;
   const ConvertOptions& options_;
   size_t num_files_;
-  Shares shares_;
+  JobShares shares_;
   ByteProgress progress_;
   Overflows overflows_;
   std::atomic<bool> failed_{false};

@@ -30,13 +30,18 @@ bool StreamWriter::CanBorrow(std::span<const std::byte> bytes) const {
 void StreamWriter::Append(std::span<const std::byte> bytes) {
   if (CanBorrow(bytes)) {
     Flush();
-    const auto whole =
+    const std::span<const std::byte> whole =
         bytes.first(bytes.size() / kIoBlockBytes * kIoBlockBytes);
     borrowed_.push_back(file_.StartWrite(position_, whole));
     position_ += whole.size();
     bytes = bytes.subspan(whole.size());
   }
-  Copy(bytes);
+  try {
+    Copy(bytes);
+  } catch (...) {
+    borrowed_.clear();  // Which waits: the memory is the caller's again.
+    throw;
+  }
 }
 
 void StreamWriter::Copy(std::span<const std::byte> bytes) {
@@ -65,8 +70,9 @@ void StreamWriter::Flush() {
 }
 
 void StreamWriter::Settle() {
-  for (PendingPtr& write : borrowed_) WaitFor(write);
-  borrowed_.clear();
+  // What is left when one throws is waited for as well.
+  const std::vector<PendingPtr> writes = std::exchange(borrowed_, {});
+  for (const PendingPtr& write : writes) write->Wait();
 }
 
 void StreamWriter::Finish() {

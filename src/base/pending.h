@@ -12,9 +12,9 @@ namespace muonstore {
 
 class DonePending final : public Pending {
  public:
-  // With the error that Wait() throws, or null.
-  explicit DonePending(std::exception_ptr error = nullptr)
-      : error_(std::move(error)) {}
+  DonePending() = default;
+  // Wait() throws it.
+  explicit DonePending(std::exception_ptr error) { error_ = std::move(error); }
 
   void Wait() override {
     if (error_ != nullptr) std::rethrow_exception(error_);

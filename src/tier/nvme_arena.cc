@@ -1,6 +1,7 @@
 #include "src/tier/nvme_arena.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,12 +19,19 @@ class JoinedPending final : public Pending {
   JoinedPending(std::vector<PendingPtr> parts, std::string what)
       : parts_(std::move(parts)), what_(std::move(what)) {}
 
+  // All of them, also where one has failed: the memory is the caller's again.
   void Wait() override {
-    try {
-      for (const PendingPtr& part : parts_) part->Wait();
-    } catch (const Error& error) {
-      throw Error(error.code(), StrCat(what_, ": ", error.message()),
-                  error.place());
+    std::optional<Error> failed;
+    for (const PendingPtr& part : parts_) {
+      try {
+        part->Wait();
+      } catch (const Error& error) {
+        if (!failed) failed = error;
+      }
+    }
+    if (failed) {
+      throw Error(failed->code(), StrCat(what_, ": ", failed->message()),
+                  failed->place());
     }
   }
   bool done() const override {

@@ -35,7 +35,8 @@ class LazyFile final : public WritableFile {
   PendingPtr StartWrite(uint64_t offset_bytes,
                         std::span<const std::byte> data) override {
     writes.push_back({offset_bytes, data});
-    max_under_way = std::max(max_under_way, ++num_under_way);
+    under_way.push_back(writes.back());
+    max_under_way = std::max(max_under_way, under_way.size());
     return std::make_unique<Lazy>(*this, writes.back());
   }
   void Sync() override {}
@@ -43,7 +44,7 @@ class LazyFile final : public WritableFile {
 
   std::vector<std::byte> content;
   std::vector<Write> writes;
-  size_t num_under_way = 0;
+  std::vector<Write> under_way;
   size_t max_under_way = 0;
   size_t fail_at = ~size_t{0};  // The write, in the order of waiting.
 
@@ -52,11 +53,11 @@ class LazyFile final : public WritableFile {
    public:
     Lazy(LazyFile& file, const Write& write) : file_(file), write_(write) {}
     ~Lazy() override {
-      if (!done_) --file_.num_under_way;
+      if (!done_) Leave();
     }
     void Wait() override {
       if (std::exchange(done_, true)) return;
-      --file_.num_under_way;
+      Leave();
       if (file_.fail_at-- == 0) {
         throw Error(ErrorCode::kResourceExhausted, "no space");
       }
@@ -65,6 +66,12 @@ class LazyFile final : public WritableFile {
     bool done() const override { return done_; }
 
    private:
+    void Leave() {
+      std::erase_if(file_.under_way, [&](const Write& write) {
+        return write.offset_bytes == write_.offset_bytes;
+      });
+    }
+
     LazyFile& file_;
     Write write_;
     bool done_ = false;
@@ -106,7 +113,7 @@ TEST(StreamWriter, WritesAnyPiecesInOrder) {
     }
     stream.Finish();
     EXPECT_TRUE(file.content == Behind4096(bytes)) << buffer_bytes;
-    EXPECT_EQ(file.num_under_way, 0U);
+    EXPECT_TRUE(file.under_way.empty());
     EXPECT_EQ(file.max_under_way, 4U);
     for (size_t i = 0; i + 1 < file.writes.size(); ++i) {
       EXPECT_EQ(file.writes[i].offset_bytes % 4096, 0U);
@@ -131,7 +138,7 @@ TEST(StreamWriter, LargeRunsInWholePagesAreNotCopied) {
   EXPECT_EQ(borrowed.data.size(), 17U << 20);
   EXPECT_EQ(borrowed.offset_bytes, 4U * 4096);
   stream.Settle();
-  EXPECT_EQ(file.num_under_way, 1U);  // The head's.
+  EXPECT_EQ(file.under_way.size(), 1U);  // The head's.
   std::ranges::fill(memory.span(), std::byte{0xee});
   stream.Finish();
   auto bytes = head;
@@ -170,6 +177,30 @@ TEST(StreamWriter, EveryFailureIsSeenAtTheLatestByFinish) {
         },
         Error)
         << fail_at;
+  }
+}
+
+TEST(StreamWriter, AnErrorLeavesNothingOfTheCallersUnderWay) {
+  const AlignedBytes memory((16 << 20) + 10'000);
+  std::ranges::fill(memory.span(), std::byte{1});
+  // The borrowed run fails; then the copy of what is behind it does, for which
+  // the write of a buffer must be waited for.
+  for (const size_t num_before : {0, 4}) {
+    LazyFile file;
+    StreamWriter stream(file, 4096, 4 * 4096);
+    for (size_t i = 0; i < num_before; ++i) {
+      stream.Append(memory.span().first(4096));
+    }
+    file.fail_at = 0;
+    EXPECT_THROW(
+        {
+          stream.Append(memory.span());
+          stream.Settle();
+        },
+        Error);
+    for (const LazyFile::Write& write : file.under_way) {
+      EXPECT_LT(write.data.size(), size_t{16} << 20);
+    }
   }
 }
 

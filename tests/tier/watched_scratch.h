@@ -3,6 +3,7 @@
 #ifndef MUONSTORE_TESTS_TIER_WATCHED_SCRATCH_H_
 #define MUONSTORE_TESTS_TIER_WATCHED_SCRATCH_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -47,6 +48,8 @@ class WatchedScratchSystem final : public testutil::ForwardingFileSystem {
     const std::lock_guard lock(mutex_);
     return transfers_;
   }
+  // Transfers that nobody has waited for.
+  int num_under_way() const { return num_under_way_.load(); }
   // The transfer that comes after so many others fails.
   void FailAfter(size_t count) {
     const std::lock_guard lock(mutex_);
@@ -57,6 +60,27 @@ class WatchedScratchSystem final : public testutil::ForwardingFileSystem {
   std::optional<uint64_t> available;
 
  private:
+  class WatchedPending final : public Pending {
+   public:
+    WatchedPending(WatchedScratchSystem& owner, PendingPtr pending)
+        : owner_(owner), pending_(std::move(pending)) {
+      ++owner_.num_under_way_;
+    }
+    ~WatchedPending() override {
+      if (!waited_) --owner_.num_under_way_;
+    }
+    void Wait() override {
+      if (!std::exchange(waited_, true)) --owner_.num_under_way_;
+      pending_->Wait();
+    }
+    bool done() const override { return pending_->done(); }
+
+   private:
+    WatchedScratchSystem& owner_;
+    PendingPtr pending_;
+    bool waited_ = false;
+  };
+
   class Watched final : public ScratchFile {
    public:
     Watched(WatchedScratchSystem& owner, std::unique_ptr<ScratchFile> file)
@@ -69,17 +93,20 @@ class WatchedScratchSystem final : public testutil::ForwardingFileSystem {
       if (owner_.Fails({false, offset_bytes, out.data(), out.size()})) {
         return Failed();
       }
-      return file_->StartRead(offset_bytes, out);
+      return Watch(file_->StartRead(offset_bytes, out));
     }
     PendingPtr StartWrite(uint64_t offset_bytes,
                           std::span<const std::byte> data) override {
       if (owner_.Fails({true, offset_bytes, data.data(), data.size()})) {
         return Failed();
       }
-      return file_->StartWrite(offset_bytes, data);
+      return Watch(file_->StartWrite(offset_bytes, data));
     }
 
    private:
+    PendingPtr Watch(PendingPtr pending) {
+      return std::make_unique<WatchedPending>(owner_, std::move(pending));
+    }
     PendingPtr Failed() const {
       return DoNow([this] {
         throw Error(ErrorCode::kUnavailable, "cannot move: the disk broke",
@@ -97,6 +124,7 @@ class WatchedScratchSystem final : public testutil::ForwardingFileSystem {
     return transfers_.size() - 1 == fail_at_;
   }
 
+  std::atomic<int> num_under_way_ = 0;
   std::mutex mutex_;
   std::vector<ScratchTransfer> transfers_;
   size_t fail_at_ = ~size_t{0};
