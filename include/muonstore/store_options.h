@@ -34,6 +34,7 @@ struct TierPolicy {
   // several ranks of a node.
   std::shared_ptr<Tier> resident;
   KindPolicy rest;  // Kinds that are not named below.
+  // By the kinds that a store has (store.h), or other systems' names of them.
   std::map<StateKind, KindPolicy, std::less<>> kinds;
 
   const KindPolicy& of(const StateKind& kind) const {
@@ -54,6 +55,9 @@ struct StoreOptions {
   // to this many bytes on this rank; 0: no such limit. A step waits for the
   // save of what has no memory of its own; StepReport says how long.
   uint64_t max_snapshot_bytes = 0;
+  // Takes it when the store is built, so that neither the first asynchronous
+  // save nor the step behind it waits for the system to find it.
+  bool reserve_snapshot_memory = false;
 };
 
 // Bytes on one rank, before anything is allocated.

@@ -62,7 +62,16 @@ void AddKind(std::string_view kind, std::span<const ParameterSpec> parameters,
 }  // namespace
 
 TierPolicy WithDefaultTiers(const TierPolicy& tiers, int32_t num_ranks) {
-  TierPolicy filled = tiers;
+  TierPolicy filled{.resident = tiers.resident, .rest = tiers.rest};
+  for (const auto& [kind, policy] : tiers.kinds) {
+    const StateKind canonical = CanonicalStateKind(kind);
+    if (StoreKindIndex(canonical) == kStoreKinds.size() ||
+        !filled.kinds.emplace(canonical, policy).second) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("TierPolicy::kinds names ", kind,
+                         ", which no store has or which it names twice"));
+    }
+  }
   if (filled.resident == nullptr) {
     filled.resident =
         num_ranks > 1 ? MakeSharedHostTier() : MakePinnedHostTier();

@@ -32,7 +32,8 @@ struct ArenaPlan {
 };
 
 // `tiers` with a tier wherever none is given: shared host memory for several
-// ranks, so that peers read it in place; else pinned host memory.
+// ranks, so that peers read it in place; else pinned host memory. Kinds by
+// their canonical names; Error(kInvalidArgument) for those that no store has.
 TierPolicy WithDefaultTiers(const TierPolicy& tiers, int32_t num_ranks);
 
 // In the order of kStoreKinds. `tiers` is of WithDefaultTiers.

@@ -35,6 +35,17 @@ std::unique_ptr<Arena> MakeArena(const ArenaPlan& plan, uint64_t& left_bytes) {
   return arena;
 }
 
+// The system finds memory when it is first written.
+void Touch(Arena& arena, const ArenaPlan& plan) {
+  constexpr size_t kPageBytes = 4096;
+  for (size_t i = 0; i < plan.flat_groups.size(); ++i) {
+    const auto memory = arena.memory(static_cast<int32_t>(i), 0);
+    for (size_t at = 0; at < memory.size(); at += kPageBytes) {
+      memory[at] = std::byte{0};
+    }
+  }
+}
+
 }  // namespace
 
 void StateStore::Impl::MakeSpares() {
@@ -56,6 +67,7 @@ void StateStore::Impl::MakeSpares() {
   communicator->AllReduce(is_made, ReduceOp::kMin);
   for (size_t i = 0; i < plans.size(); ++i) {
     if (is_made[i] == 0) continue;
+    if (options.reserve_snapshot_memory) Touch(*arenas[i], plans[i]);
     communicator->Publish(*arenas[i]);
     segments->AddSpares(plans[i], std::move(arenas[i]));
   }

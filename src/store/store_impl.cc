@@ -127,7 +127,8 @@ int64_t StateStore::Impl::digest() const {
     digest.Add(plan.kind).Add(int64_t{plan.tier->addressable()});
     for (const int32_t group : plan.flat_groups) digest.Add(int64_t{group});
   }
-  digest.Add(static_cast<int64_t>(options.max_snapshot_bytes));
+  digest.Add(static_cast<int64_t>(options.max_snapshot_bytes))
+      .Add(int64_t{options.reserve_snapshot_memory});
   return digest.value();
 }
 
@@ -156,6 +157,7 @@ void StateStore::Impl::Allocate() {
     communicator->Publish(*arena);
     LogPinning(*arena);
   }
+  if (options.reserve_snapshot_memory) MakeSpares();
 }
 
 void StateStore::Impl::RequireUsable() const {

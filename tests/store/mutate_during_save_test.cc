@@ -1,6 +1,7 @@
 // The property that saves stand on: whatever steps and leases do while a
 // snapshot is read, its bytes are those of the call.
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <random>
@@ -158,7 +159,7 @@ void ExpectCurrent(const StateStore::Impl& store, const Expected& expected) {
   }
 }
 
-enum class Where { kDefault, kFiles, kMixed };
+enum class Where { kDefault, kNvme, kFiles, kMixed };
 
 struct Case {
   Where where;
@@ -170,6 +171,10 @@ struct Case {
 StoreOptions OptionsOf(const Case& of, Random& random,
                        const std::shared_ptr<FaultTier>& files) {
   StoreOptions options;
+  if (of.where == Where::kNvme) {
+    options.tiers = AllIn(MakeNvmeTier(
+        {.directory = std::filesystem::temp_directory_path().string()}));
+  }
   if (of.where == Where::kFiles) options.tiers = AllIn(files);
   if (of.where == Where::kMixed) {
     options.tiers = AllIn(files, static_cast<uint64_t>(Draw(random, 1, 1500)));
@@ -237,12 +242,11 @@ TEST_P(MutateDuringSaveTest, TheSnapshotIsOfTheCall) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(TiersStagesAndRanks, MutateDuringSaveTest,
-                         ::testing::Combine(::testing::Values(Where::kDefault,
-                                                              Where::kFiles,
-                                                              Where::kMixed),
-                                            ::testing::Values(1, 2, 3),
-                                            ::testing::Values(1, 2, 3)));
+INSTANTIATE_TEST_SUITE_P(
+    TiersStagesAndRanks, MutateDuringSaveTest,
+    ::testing::Combine(::testing::Values(Where::kDefault, Where::kNvme,
+                                         Where::kFiles, Where::kMixed),
+                       ::testing::Values(1, 2, 3), ::testing::Values(1, 2, 3)));
 
 }  // namespace
 }  // namespace muonstore

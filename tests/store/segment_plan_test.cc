@@ -100,6 +100,20 @@ TEST(SegmentPlanTest, WhatIsResidentNeedsMemory) {
             ErrorCode::kInvalidArgument);
 }
 
+TEST(SegmentPlanTest, KindsHaveOneNameEach) {
+  TierPolicy tiers;
+  tiers.kinds["momentum_buffer"].tier = std::make_shared<FaultTier>();
+  EXPECT_EQ(WithDefaultTiers(tiers, 1).of("momentum").tier,
+            tiers.of("momentum_buffer").tier);
+  tiers.kinds["momentum"] = {};
+  EXPECT_EQ(CodeOf([&] { WithDefaultTiers(tiers, 1); }),
+            ErrorCode::kInvalidArgument);
+  TierPolicy unknown;
+  unknown.kinds["max_exp_avg_sq"] = {};
+  EXPECT_THAT(TextOf([&] { WithDefaultTiers(unknown, 1); }),
+              ::testing::HasSubstr("max_exp_avg_sq"));
+}
+
 TEST(SegmentPlanTest, StepsWriteMomentaFirst) {
   const auto model = SmallModel();
   std::string text;

@@ -328,6 +328,19 @@ TEST_F(SnapshotCapTest, ASaveThatFailsLetsTheStepGoOn) {
   EXPECT_EQ(NumOtherThanStep(store_.impl(), 2), 0);
 }
 
+TEST(SnapshotMemoryTest, CanBeReservedWhenTheStoreIsBuilt) {
+  const auto model = SmallModel();
+  StateStore store(model, Cut(model), {.reserve_snapshot_memory = true});
+  const size_t num_arenas = store.impl().segments->arenas().size();
+  EXPECT_EQ(num_arenas, 6U + 4U);
+  FakeStep(store.impl());
+  const auto snapshot = TakeSnapshot(store.impl(), kConcurrent);
+  EXPECT_EQ(store.impl().segments->arenas().size(), num_arenas);
+  FakeStep(store.impl());
+  EXPECT_EQ(NumOtherThanStep(*snapshot, 1), 0);
+  EXPECT_EQ(NumOtherThanStep(store.impl(), 2), 0);
+}
+
 TEST(SnapshotFilesTest, AFailedReadHarmsNothingElse) {
   const auto tier = std::make_shared<FaultTier>();
   const auto model = SmallModel();

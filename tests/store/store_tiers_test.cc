@@ -1,5 +1,6 @@
 // One suite over all tiers: what a store does does not depend on where its
 // segments live.
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -33,7 +34,7 @@ Partitioning Cut(const std::vector<ParameterSpec>& model, int32_t stage,
       model, {.stage = stage, .num_ranks = num_ranks, .sub_group_size = 60});
 }
 
-enum class Where { kPinned, kShared, kFiles, kMixed };
+enum class Where { kPinned, kShared, kNvme, kFiles, kMixed };
 
 TierPolicy PolicyOf(Where where) {
   const auto files = std::make_shared<FaultTier>(
@@ -43,6 +44,9 @@ TierPolicy PolicyOf(Where where) {
       return AllIn(MakePinnedHostTier());
     case Where::kShared:
       return AllIn(MakeSharedHostTier());
+    case Where::kNvme:
+      return AllIn(MakeNvmeTier(
+          {.directory = std::filesystem::temp_directory_path().string()}));
     case Where::kFiles:
       return AllIn(files);
     case Where::kMixed:
@@ -111,7 +115,8 @@ TEST_P(StoreTiersTest, WhatIsWrittenIsRead) {
 INSTANTIATE_TEST_SUITE_P(
     TiersStagesAndRanks, StoreTiersTest,
     ::testing::Combine(::testing::Values(Where::kPinned, Where::kShared,
-                                         Where::kFiles, Where::kMixed),
+                                         Where::kNvme, Where::kFiles,
+                                         Where::kMixed),
                        ::testing::Values(1, 2, 3), ::testing::Values(1, 3)));
 
 class StoreInFilesTest : public ::testing::Test {
