@@ -122,7 +122,7 @@ std::vector<PinReport> StateStore::pin_reports() const {
 }
 
 void StateStore::Poison(std::string reason) {
-  impl_->Poison(std::move(reason));
+  impl_->Poison(reason);
 }
 
 bool StateStore::poisoned() const { return impl_->poisoned(); }

@@ -24,6 +24,7 @@ std::string SimilarNames(const std::map<std::string_view, int32_t>& index,
       names.begin(), names.end(),
       [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<std::string> similar;
+  similar.reserve(names.size());
   for (const auto& [prefix, known] : names) similar.emplace_back(known);
   return JoinNames(similar, 3);
 }
@@ -167,7 +168,7 @@ void StateStore::Impl::RequireUsable() const {
   }
 }
 
-void StateStore::Impl::Poison(std::string reason) {
+void StateStore::Impl::Poison(std::string_view reason) {
   const std::lock_guard lock(state_mutex_);
   if (poisoned_) return;
   poisoned_ = true;

@@ -33,7 +33,7 @@ class StateStore::Impl {
 
   // Throws Error(kUnavailable) for a store that is poisoned or closed.
   void RequireUsable() const;
-  void Poison(std::string reason);
+  void Poison(std::string_view reason);
   bool poisoned() const;
   void Close();
 

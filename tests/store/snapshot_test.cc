@@ -355,27 +355,47 @@ TEST(SnapshotFilesTest, AFailedReadHarmsNothingElse) {
   EXPECT_EQ(NumOtherThanStep(*snapshot, 1), 0);
 }
 
-TEST(SnapshotFilesTest, WithoutRoomForAThirdSlotStepsWait) {
+TEST(SnapshotFilesTest, WithoutRoomForAThirdSlotTheSecondStepWaits) {
   const auto model = SmallModel();
-  const auto needed = [&] {
-    uint64_t total = 0;
-    for (const auto& kind :
-         StateStore::Estimate(model, Cut(model), 0,
-                              {.tiers = AllIn(std::make_shared<FaultTier>())})
-             .kinds) {
-      total += kind.bytes;
-    }
-    return total;
-  }();
-  // What it calls available does not change: the spares of one kind fit.
-  const auto tier = std::make_shared<FaultTier>(
-      testutil::FaultTierOptions{.available_bytes = needed});
+  const auto tier = std::make_shared<FaultTier>();
   StateStore store(model, Cut(model), {.tiers = AllIn(tier)});
   FakeStep(store.impl());
+  tier->RefuseArenas(true);
   const auto snapshot = TakeSnapshot(store.impl(), kConcurrent);
-  EXPECT_EQ(NumOtherThanStep(*snapshot, 1), 0);
   FakeStep(store.impl());
   EXPECT_EQ(NumOtherThanStep(*snapshot, 1), 0);
+  EXPECT_EQ(snapshot->waited_s(), 0);
+  std::thread saver([&] {
+    while (snapshot->waited_s() == 0) std::this_thread::yield();
+    EXPECT_EQ(NumOtherThanStep(*snapshot, 1), 0);
+    for (size_t i = 0; i < snapshot->segments().size(); ++i) {
+      snapshot->Release(i);
+    }
+  });
+  FakeStep(store.impl());
+  saver.join();
+  EXPECT_EQ(NumOtherThanStep(store.impl(), 3), 0);
+}
+
+TEST(SnapshotFilesTest, SparesAreOnlyMadeOfWhatIsAvailable) {
+  const auto model = SmallModel();
+  const StoreEstimate estimate = StateStore::Estimate(
+      model, Cut(model), 0, {.tiers = AllIn(std::make_shared<FaultTier>())});
+  // What it calls available does not shrink by what was made.
+  const auto tier = std::make_shared<FaultTier>(
+      testutil::FaultTierOptions{.available_bytes = estimate.total_bytes()});
+  StateStore store(model, Cut(model), {.tiers = AllIn(tier)});
+  const size_t num_arenas = store.impl().segments->arenas().size();
+  ASSERT_LT(estimate.total_snapshot_bytes(), estimate.total_bytes());
+  TakeSnapshot(store.impl(), kConcurrent);
+  EXPECT_EQ(store.impl().segments->arenas().size(), num_arenas + 4);
+
+  const auto small = std::make_shared<FaultTier>(
+      testutil::FaultTierOptions{.available_bytes = estimate.total_bytes()});
+  StateStore other(model, Cut(model), {.tiers = AllIn(small)});
+  small->set_available_bytes(estimate.total_snapshot_bytes() - 1);
+  TakeSnapshot(other.impl(), kConcurrent);
+  EXPECT_EQ(other.impl().segments->arenas().size(), num_arenas + 3);
 }
 
 TEST(SnapshotRanksTest, RanksMustAgree) {

@@ -104,7 +104,6 @@ class FaultTier::Script {
     const std::lock_guard lock(mutex_);
     return counts_;
   }
-  uint64_t available_bytes() const { return options_.available_bytes; }
 
  private:
   void Complete(const std::shared_ptr<Operation>& operation) {
@@ -211,7 +210,8 @@ class FaultArena : public Arena {
 }  // namespace
 
 FaultTier::FaultTier(const FaultTierOptions& options)
-    : script_(std::make_shared<Script>(options)) {}
+    : script_(std::make_shared<Script>(options)),
+      available_bytes_(options.available_bytes) {}
 
 FaultTier::~FaultTier() = default;
 
@@ -228,10 +228,6 @@ uint64_t FaultTier::ArenaBytes(const ArenaOptions& options) const {
     total += RoundUp(bytes) * static_cast<uint64_t>(options.num_slots);
   }
   return total;
-}
-
-uint64_t FaultTier::available_bytes() const {
-  return script_->available_bytes();
 }
 
 void FaultTier::FailWhere(std::function<bool(const TierOperation&)> fails) {

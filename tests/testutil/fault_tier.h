@@ -51,7 +51,7 @@ class FaultTier : public Tier {
   bool addressable() const override { return false; }
   std::unique_ptr<Arena> CreateArena(const ArenaOptions& options) override;
   uint64_t ArenaBytes(const ArenaOptions& options) const override;
-  uint64_t available_bytes() const override;
+  uint64_t available_bytes() const override { return available_bytes_; }
 
   // Wait of each operation for which it returns true throws
   // Error(kUnavailable) with "injected"; a failed write leaves half of its
@@ -63,6 +63,7 @@ class FaultTier : public Tier {
 
   // CreateArena throws Error(kResourceExhausted).
   void RefuseArenas(bool refuse) { refuses_arenas_ = refuse; }
+  void set_available_bytes(uint64_t bytes) { available_bytes_ = bytes; }
 
   TierCounts counts() const;
 
@@ -70,6 +71,7 @@ class FaultTier : public Tier {
 
  private:
   std::shared_ptr<Script> script_;
+  uint64_t available_bytes_;
   bool refuses_arenas_ = false;
 };
 
