@@ -2,7 +2,9 @@
 // what a read finds damaged poisons the store.
 
 #include <functional>
+#include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -374,6 +376,66 @@ TEST(LoadErrors, RanksThatOpenedDifferentCheckpointsDisagree) {
         EXPECT_FALSE(store->poisoned());
         store->Close();
       });
+}
+
+// Of one model, tag and step: only the values tell.
+TEST(LoadErrors, RanksThatOpenedOtherValuesDisagree) {
+  testutil::RunConnectedRanks(
+      2, [](const std::shared_ptr<Communicator>& ranks) {
+        Source source;
+        const float value = ranks->rank() == 1 ? 99 : 98;
+        source.checkpoint.SetElement(source.Index("b", "exp_avg"),
+                                     kVectorElements / 2,
+                                     std::as_bytes(std::span(&value, 1)));
+        const auto store = MakeStore(Model(), ranks);
+        const auto error =
+            ErrorOf([&] { LoadCheckpoint(*store, source.checkpoint); });
+        ASSERT_TRUE(error.has_value());
+        EXPECT_EQ(error->code(), ErrorCode::kInvalidArgument);
+        EXPECT_THAT(error->message(), HasSubstr("different checkpoints"));
+        EXPECT_FALSE(store->poisoned());
+        store->Close();
+      });
+}
+
+TEST(LoadErrors, RanksThatOpenedOtherSavesDisagree) {
+  testutil::RunConnectedRanks(
+      2, [](const std::shared_ptr<Communicator>& ranks) {
+        Source source;
+        source.checkpoint.mutable_info().identity =
+            ranks->rank() == 1 ? "one" : "two";
+        const auto store = MakeStore(Model(), ranks);
+        EXPECT_EQ(CodeOf([&] { LoadCheckpoint(*store, source.checkpoint); }),
+                  ErrorCode::kInvalidArgument);
+        EXPECT_FALSE(store->poisoned());
+        store->Close();
+      });
+}
+
+TEST(LoadErrors, AMomentumScaleIsOneThatALossScaleCanBe) {
+  Source source;
+  source.checkpoint.mutable_info().momentum = {.unit =
+                                                   MomentumUnit::kLossScaled};
+  for (const double scale :
+       {-1.0, 1e300, 1e-300, std::numeric_limits<double>::infinity(),
+        std::numeric_limits<double>::quiet_NaN()}) {
+    const auto error =
+        RefusalOf(source.checkpoint, Model(), {.momentum_scale = scale});
+    ASSERT_TRUE(error.has_value()) << scale;
+    EXPECT_EQ(error->code(), ErrorCode::kInvalidArgument) << scale;
+  }
+  source.checkpoint.mutable_info().momentum->unit_scale = 1e300;
+  EXPECT_EQ(RefusalOf(source.checkpoint)->code(), ErrorCode::kDataLoss);
+}
+
+TEST(LoadErrors, AClippingModeThatThereIsNot) {
+  Source source;
+  source.checkpoint.mutable_info().counters.emplace_back("clipping", "often");
+  EXPECT_EQ(RefusalOf(source.checkpoint)->code(), ErrorCode::kDataLoss);
+  source.checkpoint.mutable_info().counters.back().second = "off";
+  const auto store = MakeStore();
+  LoadCheckpoint(*store, source.checkpoint);
+  EXPECT_EQ(store->record().clipping, ClippingMode::kOff);
 }
 
 }  // namespace

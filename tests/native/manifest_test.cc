@@ -85,6 +85,19 @@ TEST(NativeManifest, ALaterVersionIsUnsupported) {
   EXPECT_THAT(error.what(), HasSubstr("update"));
 }
 
+TEST(NativeManifest, LayoutsMakeItVersionTwo) {
+  Manifest manifest = SmallManifest();
+  EXPECT_THAT(WriteManifest(manifest), HasSubstr("\"version\":1,"));
+  manifest.info.matrix_layouts = {{"a", "per_head[4]"},
+                                  {"b%/", "packed_rows[1,2]"}};
+  const std::string text = WriteManifest(manifest);
+  EXPECT_THAT(text, HasSubstr("\"version\":2,"));
+  EXPECT_EQ(ParseManifest(text).info.matrix_layouts,
+            manifest.info.matrix_layouts);
+  manifest.info.matrix_layouts["a"] = "per_head[four]";
+  EXPECT_THROW(ParseManifest(WriteManifest(manifest)), Error);
+}
+
 struct Contradiction {
   const char* from;
   const char* to;
