@@ -198,7 +198,8 @@ StagedDirectory::StagedDirectory(OutputRoot& root, std::string tag,
   }
   if (status && !overwrite) {
     throw Error(ErrorCode::kInvalidArgument,
-                "the tag exists already; --overwrite replaces it",
+                "the tag exists already; replacing it must be asked for "
+                "(--overwrite, SaveOptions::overwrite)",
                 {.file = final_});
   }
   root_.fs().CreateDirectories(staging_);

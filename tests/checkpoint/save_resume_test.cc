@@ -1,6 +1,7 @@
 // k steps, a save, a resume on other ranks, stage and tier, and k steps are 2k
 // steps, bit for bit.
 
+#include <array>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -28,10 +29,25 @@ using testutil::StepSetup;
 constexpr int64_t kSaveAt = 6;
 constexpr int64_t kNumSteps = 11;
 
+enum class Home {
+  kDefault,
+  kPinned,
+  kNvme,              // Everything, however small.
+  kResidentMomentum,  // The rest on NVMe.
+  kMixed,             // Segments below a size in memory, the others not.
+};
+
 struct Side {
   int32_t stage = 2;
   int32_t num_ranks = 1;
-  bool pinned_tier = false;  // Not the tier that it would be.
+  Home home = Home::kDefault;
+
+  friend std::ostream& operator<<(std::ostream& out, const Side& side) {
+    constexpr std::array<const char*, 5> kNames = {
+        "", "_pinned", "_nvme", "_resident_momentum", "_mixed"};
+    return out << side.stage << "x" << side.num_ranks
+               << kNames.at(static_cast<size_t>(side.home));
+  }
 };
 
 struct Case {
@@ -40,16 +56,22 @@ struct Case {
   SaveOptions options;
 
   friend void PrintTo(const Case& one, std::ostream* out) {
-    *out << one.saved.stage << "x" << one.saved.num_ranks << "_to_"
-         << one.resumed.stage << "x" << one.resumed.num_ranks
+    *out << one.saved << "_to_" << one.resumed
          << (one.options.asynchronous ? "_asynchronous" : "")
          << (one.options.zstd_level > 0 ? "_zstd" : "");
   }
 };
 
-StepSetup SetupOf(const Side& side) {
+StepSetup SetupOf(const Side& side, const std::string& directory) {
   StepSetup setup{.stage = side.stage};
-  if (side.pinned_tier) setup.tiers.rest.tier = MakePinnedHostTier();
+  KindPolicy& rest = setup.tiers.rest;
+  if (side.home == Home::kPinned) rest.tier = MakePinnedHostTier();
+  if (side.home == Home::kDefault || side.home == Home::kPinned) return setup;
+  rest.tier = MakeNvmeTier({.directory = directory});
+  rest.resident_below_bytes = side.home == Home::kMixed ? 500 : 0;
+  if (side.home == Home::kResidentMomentum) {
+    setup.tiers.kinds["momentum"].tier = MakePinnedHostTier();
+  }
   return setup;
 }
 
@@ -57,7 +79,7 @@ class SaveResumeTest : public testing::TestWithParam<Case> {
  protected:
   // Steps go on after the call of an asynchronous save.
   void SaveRun(const std::shared_ptr<Communicator>& ranks) {
-    LiveRun run(ranks, SetupOf(GetParam().saved));
+    LiveRun run(ranks, SetupOf(GetParam().saved, nvme()));
     run.Steps(0, kSaveAt);
     Saver saver(run.store(), root());
     const SaveHandle handle = saver.Save("t", GetParam().options);
@@ -71,7 +93,7 @@ class SaveResumeTest : public testing::TestWithParam<Case> {
 
   void ResumeRun(const std::shared_ptr<Communicator>& ranks,
                  const StateBytes& middle, const StateBytes& end) {
-    LiveRun run(ranks, SetupOf(GetParam().resumed));
+    LiveRun run(ranks, SetupOf(GetParam().resumed, nvme()));
     run.Steps(0, 1);  // Whatever is there is overwritten.
     const ResumeReport report = Resume(run.store(), root());
     EXPECT_EQ(report.tag, "t");
@@ -85,6 +107,7 @@ class SaveResumeTest : public testing::TestWithParam<Case> {
   }
 
   std::string root() const { return (scratch_ / "root").string(); }
+  std::string nvme() const { return scratch_.path().string(); }
 
   testutil::Scratch scratch_;
 };
@@ -105,8 +128,13 @@ TEST_P(SaveResumeTest, EqualsARunThatWasNotInterrupted) {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  const std::vector<Side> sides = {
-      {1, 2}, {2, 1}, {2, 3}, {3, 2, true}, {3, 3}};
+  const std::vector<Side> sides = {{1, 2},
+                                   {2, 1, Home::kNvme},
+                                   {2, 3},
+                                   {3, 2, Home::kPinned},
+                                   {3, 3, Home::kMixed},
+                                   {2, 2, Home::kResidentMomentum},
+                                   {3, 2, Home::kNvme}};
   for (size_t i = 0; i < sides.size(); ++i) {
     for (const bool asynchronous : {false, true}) {
       cases.push_back({sides[i],

@@ -9,9 +9,8 @@
 #include "tests/checkpoint/live_run.h"
 #include "tests/testutil/run_ranks.h"
 
+namespace muonstore {
 namespace {
-
-using namespace muonstore;  // NOLINT: a program of one page.
 
 void WriteExpected(testutil::LiveRun& run, const std::string& folder,
                    bool writes) {
@@ -34,11 +33,8 @@ void WriteExpected(testutil::LiveRun& run, const std::string& folder,
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (argc != 2) return 2;
-  const std::string folder = argv[1];
+// The exit code.
+int Run(const std::string& folder) {
   const std::string rendezvous = testutil::UniqueRendezvous();
   const auto outcomes = testutil::TryRunRanks(2, [&](int32_t rank) {
     testutil::LiveRun run(
@@ -58,4 +54,11 @@ int main(int argc, char** argv) {
     return 1;
   }
   return 0;
+}
+
+}  // namespace
+}  // namespace muonstore
+
+int main(int argc, char** argv) {
+  return argc == 2 ? muonstore::Run(argv[1]) : 2;
 }
