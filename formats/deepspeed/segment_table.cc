@@ -57,16 +57,15 @@ void SegmentTable::AddSwapFile(const Parts& parts, const RankStates& rank,
   const auto status = fs_->Stat(segment.file);
   const auto want = static_cast<uint64_t>(
       CheckedMultiply(segment.num_elements, SizeBytes(DType::kF32), "bytes"));
-  if (!status || status->size_bytes < want) {
-    throw Error(
-        ErrorCode::kDataLoss,
-        StrCat(
-            status ? "the swap file is cut short" : "the swap file is missing",
-            ": rank ", rank.rank, " kept its ", segment.kind, " on NVMe"),
-        {.file = segment.file,
-         .expected = StrCat("at least ", want, " bytes"),
-         .found = status ? StrCat(status->size_bytes) : "no file"});
+  if (!status) {
+    throw Error(ErrorCode::kDataLoss,
+                StrCat("the swap file is missing: rank ", rank.rank,
+                       " kept its ", segment.kind, " on NVMe"),
+                {.file = segment.file,
+                 .expected = StrCat("at least ", want, " bytes"),
+                 .found = "no file"});
   }
+  RequireSwapSize(parts, segment.file, status->size_bytes, want);
   segments_.push_back(std::move(segment));
   sources_.emplace_back();
 }

@@ -1,6 +1,5 @@
 #include "formats/deepspeed/swap_files.h"
 
-#include <map>
 #include <set>
 #include <utility>
 
@@ -31,23 +30,19 @@ class Check {
 
  private:
   void AddExpected(const RankStates& rank) {
-    const auto groups = parts_.layout->partitioning.groups();
+    const size_t num_groups = parts_.layout->partitioning.groups().size();
     folders_.insert(RankFolder(parts_, rank.rank));
-    for (size_t g = 0; g < rank.flat.size() && g < groups.size(); ++g) {
-      const int64_t elements = groups[g].partition_elements;
-      Expect(rank, *rank.flat[g].master, elements);
+    for (size_t g = 0; g < rank.flat.size() && g < num_groups; ++g) {
+      Expect(rank, *rank.flat[g].master);
       for (const auto& [kind, buffer] : rank.flat[g].buffers) {
-        Expect(rank, buffer, elements);
+        Expect(rank, buffer);
       }
     }
   }
 
-  void Expect(const RankStates& rank, const FlatBuffer& buffer,
-              int64_t num_elements) {
+  void Expect(const RankStates& rank, const FlatBuffer& buffer) {
     if (!buffer.swap_name.empty()) {
-      expected_bytes_[SwapPath(parts_, rank.rank, buffer.swap_name)] =
-          static_cast<uint64_t>(CheckedMultiply(
-              num_elements, SizeBytes(DType::kF32), "bytes of a swap file"));
+      expected_.insert(SwapPath(parts_, rank.rank, buffer.swap_name));
     }
   }
 
@@ -65,31 +60,9 @@ class Check {
   }
 
   void CheckFile(const std::string& path) {
-    const auto expected = expected_bytes_.find(path);
-    if (expected == expected_bytes_.end()) {
+    if (!expected_.contains(path)) {
       Extra(path, "a swap file that the rank's state does not name");
-      return;
     }
-    const auto status = parts_.fs->Stat(path);
-    const uint64_t most = RoundedUp(expected->second);
-    if (status && status->size_bytes > most) {
-      const Error error(ErrorCode::kDataLoss,
-                        "the swap file is longer than the rank's partition: of "
-                        "another run, or appended to",
-                        {.file = path,
-                         .expected = StrCat("at most ", most, " bytes"),
-                         .found = StrCat(status->size_bytes)});
-      findings_.push_back(Finding::FromError(error, "swap_file_size"));
-      findings_.back().severity = Finding::Severity::kWarning;
-    }
-  }
-
-  // DeepSpeed writes whole blocks, of 1 KiB for each of its I/O threads.
-  uint64_t RoundedUp(uint64_t bytes) const {
-    constexpr uint64_t kBlockBytes = 1024;
-    const uint64_t block =
-        kBlockBytes * static_cast<uint64_t>(parts_.model->config.io_threads);
-    return bytes + (block - bytes % block) % block;
   }
 
   void Extra(const std::string& path, std::string message) {
@@ -101,7 +74,7 @@ class Check {
 
   const Parts& parts_;
   std::set<std::string> folders_;
-  std::map<std::string, uint64_t> expected_bytes_;
+  std::set<std::string> expected_;
   std::vector<Finding> findings_;
 };
 
@@ -110,6 +83,27 @@ class Check {
 std::string SwapPath(const Parts& parts, int32_t rank,
                      const std::string& swap_name) {
   return StrCat(RankFolder(parts, rank), "/", swap_name, ".tensor.swp");
+}
+
+void RequireSwapSize(const Parts& parts, const std::string& path,
+                     uint64_t size_bytes, uint64_t partition_bytes) {
+  // DeepSpeed writes whole blocks, of 1 KiB for each of its I/O threads.
+  constexpr uint64_t kBlockBytes = 1024;
+  const uint64_t block =
+      kBlockBytes * static_cast<uint64_t>(parts.model->config.io_threads);
+  const uint64_t most =
+      partition_bytes + (block - partition_bytes % block) % block;
+  if (size_bytes >= partition_bytes && size_bytes <= most) return;
+  const bool is_short = size_bytes < partition_bytes;
+  throw Error(
+      ErrorCode::kDataLoss,
+      is_short ? "the swap file is cut short"
+               : "the swap file is longer than the rank's partition: "
+                 "of another run, or appended to",
+      {.file = path,
+       .expected = is_short ? StrCat("at least ", partition_bytes, " bytes")
+                            : StrCat("at most ", most, " bytes"),
+       .found = StrCat(size_bytes)});
 }
 
 std::vector<Finding> CheckSwapFiles(const Parts& parts) {

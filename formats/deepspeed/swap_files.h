@@ -16,10 +16,13 @@ namespace muonstore::deepspeed {
 std::string SwapPath(const Parts& parts, int32_t rank,
                      const std::string& swap_name);
 
+// Error(kDataLoss) for a file that is shorter than a rank's partition, or
+// longer than one rounded up to a block.
+void RequireSwapSize(const Parts& parts, const std::string& path,
+                     uint64_t size_bytes, uint64_t partition_bytes);
+
 // Files and folders that no rank's state names (notes: DeepSpeed may leave
-// them), and files that are longer than a partition rounded up to a block
-// (warnings: of another run?). Missing and short ones are errors of opening.
-// Needs the layout.
+// them). Missing ones and wrong sizes are errors of opening. Needs the layout.
 std::vector<Finding> CheckSwapFiles(const Parts& parts);
 
 }  // namespace muonstore::deepspeed

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/deepspeed/crafted.h"
+#include "tests/tensor/error_of.h"
 #include "tests/testutil/scratch.h"
 
 namespace muonstore::deepspeed {
@@ -47,6 +48,20 @@ class SwapFilesTest : public testing::Test {
     }
   }
 
+  // By opening, and by verify.
+  void ExpectRefused(const std::vector<std::string>& words) const {
+    const auto error = ErrorOf([&] { crafted_.OpenWritten(); });
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->code(), ErrorCode::kDataLoss);
+    const std::vector<Finding> findings = crafted_.Verify();
+    ASSERT_FALSE(findings.empty());
+    EXPECT_EQ(findings[0].severity, Finding::Severity::kFault);
+    for (const std::string& word : words) {
+      EXPECT_THAT(error->what(), HasSubstr(word));
+      EXPECT_THAT(findings[0].ToString(), HasSubstr(word));
+    }
+  }
+
   Crafted crafted_{SwappedSpec()};
 };
 
@@ -78,8 +93,7 @@ TEST_F(SwapFilesTest, AFileThatIsTooLong) {
   WriteBytes(file, bytes.substr(0, 80));
   EXPECT_THAT(crafted_.Verify(), IsEmpty());
   WriteBytes(file, bytes + "x");
-  ExpectOne(Finding::Severity::kWarning, "swap_file_size",
-            {"momentum_buffer-7_0", "at most 1024", "1025"});
+  ExpectRefused({"momentum_buffer-7_0", "at most 1024", "1025"});
 }
 
 TEST_F(SwapFilesTest, TheBlockGrowsWithTheThreadsOfTheConfig) {
@@ -93,7 +107,7 @@ TEST_F(SwapFilesTest, TheBlockGrowsWithTheThreadsOfTheConfig) {
   WriteBytes(file, ReadBytes(file) + std::string(3072, 'x'));
   EXPECT_THAT(crafted_.Verify(), IsEmpty());
   WriteBytes(file, ReadBytes(file) + "x");
-  ExpectOne(Finding::Severity::kWarning, "swap_file_size", {"at most 4096"});
+  ExpectRefused({"at most 4096"});
 }
 
 }  // namespace
