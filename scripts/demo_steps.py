@@ -133,14 +133,23 @@ def convert(name, folder):
             f"are whole, {report['counts']['equal']} tensors equal the source")
 
 
-def losses(path, *flags):
-    """The loss of each step of a short training."""
-    command = [f"{BIN}/train_gpt", "--steps", "20", "--csv", path, *flags]
+def losses(path, *flags, steps=20):
+    """The loss of each step of a short training, by step."""
+    command = [f"{BIN}/train_gpt", "--steps", str(steps), "--csv", path, *flags]
     run = subprocess.run(command, capture_output=True, text=True)
     require(run.returncode == 0,
             f"{' '.join(command)} trains: {run.stderr.strip()}")
     with open(path) as f:
-        return [float(row["loss"]) for row in csv.DictReader(f)]
+        return {int(row["step"]): float(row["loss"])
+                for row in csv.DictReader(f)}
+
+
+def deviation(curve, baseline, limit):
+    """Of losses, relative; of the steps that the curve has."""
+    worst = max(abs(loss - baseline[step]) / baseline[step]
+                for step, loss in curve.items())
+    require(worst <= limit, f"losses within {limit:.0e}, not {worst:.1e}")
+    return worst
 
 
 def train(folder):
@@ -148,12 +157,59 @@ def train(folder):
     baseline = losses(f"{folder}/baseline.csv", "--baseline")
     stored = losses(f"{folder}/stored.csv", "--ranks", "2", "--stage", "2",
                     "--newton-schulz", "standard")
-    require(len(baseline) == len(stored) == 20, "20 steps")
-    deviation = max(abs(a - b) / b for a, b in zip(stored, baseline))
-    require(deviation <= 1e-5, f"losses within 1e-5, not {deviation:.1e}")
+    require(list(baseline) == list(stored) == list(range(1, 21)), "20 steps")
+    worst = deviation(stored, baseline, 1e-5)
     return (f"a GPT under ZeRO-2 on 2 ranks, Muon and Adam state in the store: "
-            f"loss {stored[0]:.3f} -> {stored[-1]:.3f} in 20 steps, within "
-            f"{deviation:.0e} of plain Muon and AdamW in one process")
+            f"loss {stored[1]:.3f} -> {stored[20]:.3f} in 20 steps, within "
+            f"{worst:.0e} of plain Muon and AdamW in one process")
+
+
+def killed_training(root):
+    """Losses of a run that saves at step 20 while it goes on, killed once it
+    has done 25 steps and the checkpoint is durable."""
+    command = [f"{BIN}/train_gpt", "--steps", "1000", "--ranks", "2", "--stage",
+               "2", "--newton-schulz", "standard", "--save-every", "20",
+               "--async", "--save-dir", root]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, text=True)
+    curve, saved = {}, None
+    for line in run.stdout:
+        words = line.split()
+        if words[0] == "saved":
+            saved = saved or line
+        elif words[0] == "step":
+            curve[int(words[1].split("/")[0])] = float(words[3])
+        if saved and max(curve, default=0) >= 25:
+            break
+    run.kill()
+    _, errors = run.communicate()
+    require(saved is not None, f"the run saves: {errors.strip()}")
+    return curve
+
+
+def resume(folder):
+    """From a kill to another number of ranks, another stage, another tier."""
+    root, disk = f"{folder}/run", f"{folder}/disk"
+    os.mkdir(disk)
+    killed = killed_training(root)
+    baseline = losses(f"{folder}/long.csv", "--baseline", steps=40)
+    before = {step: loss for step, loss in killed.items() if step <= 40}
+    deviation(before, baseline, 1e-5)
+    newest = inspect("list", root)["tags"][-1]
+    require(newest["complete"], "a whole checkpoint")
+    after = losses(f"{folder}/resumed.csv", "--ranks", "3", "--stage", "3",
+                   "--newton-schulz", "standard", "--resume", root, "--tier",
+                   "nvme", "--nvme-dir", disk, steps=newest["step"] + 20)
+    if newest["step"] > 20:
+        baseline = losses(f"{folder}/long.csv", "--baseline",
+                          steps=newest["step"] + 20)
+    require(min(after) == newest["step"] + 1, "no step is repeated or left out")
+    require(not os.listdir(disk), "nothing is left on the disk")
+    worst = deviation(after, baseline, 1e-4)
+    return (f"saved at step {newest['step']} while training went on, killed at "
+            f"step {max(killed)}, resumed on 3 ranks under ZeRO-3 with state on "
+            f"NVMe: steps {min(after)} to {max(after)} within {worst:.0e} of "
+            "the baseline's losses")
 
 
 def steps(folder):
@@ -172,6 +228,7 @@ def steps(folder):
     yield elastic, "s1-ws2-bf16-none-elastic"
     yield convert, "s2-ws2-bf16-none-base", folder
     yield train, folder
+    yield resume, folder
 
 
 def main():

@@ -18,7 +18,7 @@ void RunBaseline(const Flags& flags) {
   const auto weights = InitialWeights(flags.model, flags.seed);
   Gpt gpt(flags.model, weights);
   Reference reference(flags.optimizer, flags.model.num_heads, weights);
-  Curve curve(flags);
+  Curve curve(flags, 0);
   const int64_t piece_size = flags.batch / flags.baseline_split;
   for (int64_t step = 0; step < flags.num_steps; ++step) {
     double loss = 0;

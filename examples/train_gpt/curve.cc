@@ -8,8 +8,9 @@
 
 namespace train_gpt {
 
-Curve::Curve(const Flags& flags)
+Curve::Curve(const Flags& flags, int64_t first_step)
     : num_steps_(flags.num_steps),
+      step_(first_step),
       on_terminal_(isatty(STDOUT_FILENO) != 0),
       start_(std::chrono::steady_clock::now()) {
   if (flags.csv.empty()) return;
@@ -19,14 +20,16 @@ Curve::Curve(const Flags& flags)
 }
 
 void Curve::Add(const Point& point) {
-  if (++step_ == 1) first_loss_ = point.loss;
+  ++step_;
+  if (++num_added_ == 1) first_loss_ = point.loss;
   last_loss_ = point.loss;
   const double seconds = Seconds();
   // On a terminal one line that is written over; every step otherwise.
   std::printf("%sstep %lld/%lld  loss %.6f  gradient norm %.4f  %.3f s/step%s",
               on_terminal_ ? "\r" : "", static_cast<long long>(step_),
               static_cast<long long>(num_steps_), point.loss, point.norm,
-              seconds / static_cast<double>(step_), on_terminal_ ? "" : "\n");
+              seconds / static_cast<double>(num_added_),
+              on_terminal_ ? "" : "\n");
   std::fflush(stdout);
   if (csv_.is_open()) {
     csv_ << step_ << ',' << point.loss << ',' << point.norm << ',' << seconds
@@ -36,7 +39,7 @@ void Curve::Add(const Point& point) {
 
 void Curve::Finish() {
   std::printf("%s%lld steps in %.1f s: loss %.4f -> %.4f\n",
-              on_terminal_ ? "\n" : "", static_cast<long long>(step_),
+              on_terminal_ ? "\n" : "", static_cast<long long>(num_added_),
               Seconds(), first_loss_, last_loss_);
   if (!csv_.is_open()) return;
   csv_.close();

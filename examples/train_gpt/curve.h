@@ -13,7 +13,8 @@ namespace train_gpt {
 // Prints a line a step, keeps a counter on a terminal, and writes the CSV file.
 class Curve {
  public:
-  explicit Curve(const Flags& flags);
+  // Of a run that has done `first_step` steps before.
+  Curve(const Flags& flags, int64_t first_step);
 
   struct Point {
     double loss = 0;  // Of the step's batch, before its update.
@@ -27,7 +28,8 @@ class Curve {
   double Seconds() const;
 
   int64_t num_steps_;
-  int64_t step_ = 0;
+  int64_t step_;
+  int64_t num_added_ = 0;
   double first_loss_ = 0;
   double last_loss_ = 0;
   bool on_terminal_;

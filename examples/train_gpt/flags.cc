@@ -1,11 +1,39 @@
 #include "examples/train_gpt/flags.h"
 
-#include <map>
+#include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
 namespace train_gpt {
 namespace {
+
+// One of a few words. The help shows words, not the numbers behind them.
+template <typename T>
+void AddChoice(CLI::App& app, const std::string& name, T& value,
+               const std::vector<std::pair<std::string, T>>& words,
+               const std::string& help) {
+  std::string all;
+  std::string chosen;
+  for (const auto& [word, meaning] : words) {
+    all += (all.empty() ? "" : "|") + word;
+    if (meaning == value) chosen = word;
+  }
+  app.add_option_function<std::string>(
+         name,
+         [&value, words, name, all](const std::string& given) {
+           for (const auto& [word, meaning] : words) {
+             if (word == given) {
+               value = meaning;
+               return;
+             }
+           }
+           throw CLI::ValidationError(name, "takes " + all);
+         },
+         help)
+      ->type_name(all)
+      ->default_str(chosen);
+}
 
 void AddModel(CLI::App& app, ModelFlags& model) {
   app.add_option("--layers", model.num_layers, "transformer blocks")
@@ -15,11 +43,9 @@ void AddModel(CLI::App& app, ModelFlags& model) {
       ->check(CLI::Range(1, 64));
   app.add_option("--context", model.context, "bytes of text a sample")
       ->check(CLI::Range(2, 4096));
-  static const std::map<std::string, bool> kDTypes = {{"f32", false},
-                                                      {"bf16", true}};
-  app.add_option("--grad-dtype", model.bf16,
-                 "compute weights and gradients: f32 (default) or bf16")
-      ->transform(CLI::CheckedTransformer(kDTypes));
+  AddChoice<bool>(app, "--grad-dtype", model.bf16,
+                  {{"f32", false}, {"bf16", true}},
+                  "compute weights and gradients");
 }
 
 void AddOptimizer(CLI::App& app, OptimizerFlags& optimizer) {
@@ -29,38 +55,64 @@ void AddOptimizer(CLI::App& app, OptimizerFlags& optimizer) {
   app.add_option("--weight-decay", optimizer.weight_decay, "of both");
   app.add_option("--max-norm", optimizer.max_norm,
                  "clip gradients to this global norm; 0: do not");
-  app.add_flag("!--no-nesterov", optimizer.nesterov, "plain momentum");
-  static const std::map<std::string, bool> kConventions = {
-      {"lerp", false}, {"accumulate", true}};
-  app.add_option("--momentum-convention", optimizer.accumulate,
-                 "lerp: M = mu M + (1 - mu) G (default); "
-                 "accumulate: M = mu M + G")
-      ->transform(CLI::CheckedTransformer(kConventions));
-  static const std::map<std::string, bool> kScales = {{"spectral", false},
-                                                      {"match_rms", true}};
-  app.add_option("--scale", optimizer.match_rms,
-                 "of Muon's update: spectral (default) or match_rms")
-      ->transform(CLI::CheckedTransformer(kScales));
-  static const std::map<std::string, QkvLayout> kLayouts = {
-      {"whole", QkvLayout::kWhole},
-      {"packed", QkvLayout::kPacked},
-      {"heads", QkvLayout::kHeads}};
-  app.add_option("--qkv", optimizer.qkv,
-                 "the fused weight of attention as matrices: whole, packed "
-                 "(q, k, v; default) or heads")
-      ->transform(CLI::CheckedTransformer(kLayouts));
-  static const std::map<std::string, NewtonSchulz> kForms = {
-      {"auto", NewtonSchulz::kAuto},
-      {"standard", NewtonSchulz::kStandard},
-      {"gram", NewtonSchulz::kGram}};
-  app.add_option("--newton-schulz", optimizer.newton_schulz,
-                 "form in the store's executor: auto (default), standard or "
-                 "gram; the baseline's is standard")
-      ->transform(CLI::CheckedTransformer(kForms));
+  app.add_flag_callback(
+      "--no-nesterov", [&optimizer] { optimizer.nesterov = false; },
+      "plain momentum");
+  AddChoice<bool>(app, "--momentum-convention", optimizer.accumulate,
+                  {{"lerp", false}, {"accumulate", true}},
+                  "lerp: M = mu M + (1 - mu) G; accumulate: M = mu M + G");
+  AddChoice<bool>(app, "--scale", optimizer.match_rms,
+                  {{"spectral", false}, {"match_rms", true}},
+                  "of Muon's update");
+  AddChoice<QkvLayout>(app, "--qkv", optimizer.qkv,
+                       {{"whole", QkvLayout::kWhole},
+                        {"packed", QkvLayout::kPacked},
+                        {"heads", QkvLayout::kHeads}},
+                       "the fused weight of attention as matrices: one, q and "
+                       "k and v, or one a head");
+  AddChoice<NewtonSchulz>(app, "--newton-schulz", optimizer.newton_schulz,
+                          {{"auto", NewtonSchulz::kAuto},
+                           {"standard", NewtonSchulz::kStandard},
+                           {"gram", NewtonSchulz::kGram}},
+                          "form in the store's executor; the baseline's is "
+                          "standard");
+}
+
+void AddTiers(CLI::App& app, TierFlags& tiers) {
+  AddChoice<TierChoice>(app, "--tier", tiers.tier,
+                        {{"default", TierChoice::kDefault},
+                         {"host", TierChoice::kHost},
+                         {"shared", TierChoice::kShared},
+                         {"nvme", TierChoice::kNvme}},
+                        "where optimizer state lies; default: shared memory "
+                        "for several ranks, pinned memory for one");
+  app.add_option("--nvme-dir", tiers.nvme_directory,
+                 "folder on the disk that --tier nvme and --memory-budget use")
+      ->check(CLI::ExistingDirectory);
+  app.add_option("--memory-budget", tiers.memory_budget_bytes,
+                 "bytes of memory that each rank's state may take, such as "
+                 "2MB: what does not fit lies in --nvme-dir; 0: no limit")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false).description(""))
+      ->type_name("SIZE");
+}
+
+void AddCheckpoints(CLI::App& app, CheckpointFlags& checkpoints) {
+  app.add_option("--save-every", checkpoints.save_every,
+                 "steps between checkpoints; 0: none")
+      ->check(CLI::Range(0, 1'000'000));
+  app.add_option("--save-dir", checkpoints.save_directory,
+                 "root of the checkpoints");
+  app.add_flag("--async", checkpoints.asynchronous,
+               "steps go on while a checkpoint is written");
+  app.add_option("--resume", checkpoints.resume,
+                 "root of checkpoints: go on from the newest good one, of any "
+                 "number of ranks and stage")
+      ->check(CLI::ExistingDirectory);
 }
 
 void AddRun(CLI::App& app, Flags& flags) {
-  app.add_option("--steps", flags.num_steps)->check(CLI::Range(1, 1'000'000));
+  app.add_option("--steps", flags.num_steps, "those of --resume included")
+      ->check(CLI::Range(1, 1'000'000));
   app.add_option("--batch", flags.batch, "samples a step, over all ranks")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--seed", flags.seed, "of the weights and the data");
@@ -94,6 +146,23 @@ std::string Contradiction(const Flags& flags) {
   if (flags.baseline && flags.num_ranks > 1) {
     return "--baseline is one process: use --baseline-split, not --ranks";
   }
+  const bool uses_disk = flags.tiers.tier == TierChoice::kNvme ||
+                         flags.tiers.memory_budget_bytes > 0;
+  if (uses_disk && flags.tiers.nvme_directory.empty()) {
+    return "--tier nvme and --memory-budget need --nvme-dir";
+  }
+  if (flags.tiers.tier == TierChoice::kNvme &&
+      flags.tiers.memory_budget_bytes > 0) {
+    return "--memory-budget chooses what lies on NVMe: leave --tier nvme out";
+  }
+  if (flags.checkpoints.save_every > 0 &&
+      flags.checkpoints.save_directory.empty()) {
+    return "--save-every needs --save-dir";
+  }
+  if (flags.baseline &&
+      (flags.checkpoints.save_every > 0 || !flags.checkpoints.resume.empty())) {
+    return "--baseline keeps no checkpoints";
+  }
   return "";
 }
 
@@ -104,8 +173,11 @@ std::optional<Flags> ParseFlags(int argc, char** argv, int& exit_code) {
   CLI::App app{
       "Trains a small GPT on bytes of text with Muon and Adam, whose state "
       "muonstore holds under ZeRO."};
+  app.option_defaults()->always_capture_default();
   AddModel(app, flags.model);
   AddOptimizer(app, flags.optimizer);
+  AddTiers(app, flags.tiers);
+  AddCheckpoints(app, flags.checkpoints);
   AddRun(app, flags);
   try {
     app.parse(argc, argv);

@@ -36,9 +36,27 @@ struct OptimizerFlags {
   NewtonSchulz newton_schulz = NewtonSchulz::kAuto;
 };
 
+// kDefault: shared memory for several ranks, pinned memory for one.
+enum class TierChoice { kDefault, kHost, kShared, kNvme };
+
+struct TierFlags {
+  TierChoice tier = TierChoice::kDefault;
+  std::string nvme_directory;
+  uint64_t memory_budget_bytes = 0;  // Of each rank; 0: none.
+};
+
+struct CheckpointFlags {
+  int64_t save_every = 0;  // Steps; 0: never.
+  std::string save_directory;
+  bool asynchronous = false;
+  std::string resume;  // A root of checkpoints; empty: from the start.
+};
+
 struct Flags {
   ModelFlags model;
   OptimizerFlags optimizer;
+  TierFlags tiers;
+  CheckpointFlags checkpoints;
   int64_t num_steps = 100;
   int64_t batch = 12;  // Samples a step, over all ranks.
   uint64_t seed = 1;

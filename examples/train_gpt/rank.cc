@@ -12,10 +12,12 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 
+#include "examples/train_gpt/checkpoints.h"
 #include "examples/train_gpt/curve.h"
 #include "examples/train_gpt/gpt.h"
 #include "examples/train_gpt/gradients.h"
 #include "examples/train_gpt/ranks_mean.h"
+#include "examples/train_gpt/state.h"
 #include "examples/train_gpt/text.h"
 #include "muonstore/communicator.h"
 #include "muonstore/executor.h"
@@ -24,60 +26,6 @@
 
 namespace train_gpt {
 namespace {
-
-using muonstore::MatrixLayout;
-
-constexpr int32_t kMuonGroup = 0;
-constexpr int32_t kAdamGroup = 1;
-
-MatrixLayout LayoutOf(const NamedTensor& weight, const Flags& flags) {
-  if (!weight.name.ends_with("qkv.weight") ||
-      flags.optimizer.qkv == QkvLayout::kWhole) {
-    return MatrixLayout::Whole();
-  }
-  const int64_t dim = flags.model.dim;
-  return flags.optimizer.qkv == QkvLayout::kPacked
-             ? MatrixLayout::PackedRows({dim, dim, dim})
-             : MatrixLayout::PerHead(3 * flags.model.num_heads);
-}
-
-std::vector<muonstore::ParameterSpec> SpecsOf(
-    const std::vector<NamedTensor>& weights, const Flags& flags) {
-  std::vector<muonstore::ParameterSpec> specs;
-  for (const NamedTensor& weight : weights) {
-    const bool muon = TakesMuon(weight);
-    specs.push_back({
-        .name = weight.name,
-        .shape = muonstore::ShapeOf(weight.tensor),
-        .weight_dtype =
-            flags.model.bf16 ? muonstore::DType::kBF16 : muonstore::DType::kF32,
-        .group = muon ? kMuonGroup : kAdamGroup,
-        .optimizer =
-            muon ? muonstore::Optimizer::kMuon : muonstore::Optimizer::kAdam,
-        .layout = LayoutOf(weight, flags),
-    });
-  }
-  return specs;
-}
-
-std::unique_ptr<muonstore::StateStore> MakeStore(
-    const Flags& flags, const std::vector<NamedTensor>& weights,
-    const std::shared_ptr<muonstore::Communicator>& communicator) {
-  const auto specs = SpecsOf(weights, flags);
-  const auto cut = muonstore::Partitioning::Build(
-      specs, {.stage = flags.stage, .num_ranks = flags.num_ranks});
-  auto store = std::make_unique<muonstore::StateStore>(
-      specs, cut, muonstore::StoreOptions{.communicator = communicator});
-  store->record().convention = flags.optimizer.accumulate
-                                   ? muonstore::MomentumConvention::kAccumulate
-                                   : muonstore::MomentumConvention::kLerp;
-  for (const NamedTensor& weight : weights) {
-    const auto values = muonstore::FloatsOf(weight.tensor);
-    store->Set(weight.name, std::string(muonstore::kMaster), values);
-    store->Set(weight.name, std::string(muonstore::kWeight), values);
-  }
-  return store;
-}
 
 muonstore::NewtonSchulzForm FormOf(NewtonSchulz form) {
   switch (form) {
@@ -119,6 +67,15 @@ Gpt::Gradients BackwardOfShare(const Flags& flags, const std::string& text,
                               {step, *flags.rank * share, share}));
 }
 
+// The compute weights of all ranks into the model.
+void TakeWeights(muonstore::StateStore& store, Gpt& gpt) {
+  for (const NamedTensor& parameter : gpt.parameters()) {
+    at::Tensor weight = parameter.tensor;
+    weight.copy_(muonstore::AsTensor(
+        store.Gather(parameter.name, std::string(muonstore::kWeight))));
+  }
+}
+
 // The store's part: gradients in, new compute weights out.
 // Returns the norm of the gradients.
 double Update(const at::Tensor& gradient, Gpt& gpt,
@@ -130,11 +87,7 @@ double Update(const at::Tensor& gradient, Gpt& gpt,
                         muonstore::ChunkOf(gradients[i]));
   }
   const muonstore::StepReport report = executor.Step();
-  for (const NamedTensor& parameter : gpt.parameters()) {
-    at::Tensor weight = parameter.tensor;
-    weight.copy_(muonstore::AsTensor(
-        store.Gather(parameter.name, std::string(muonstore::kWeight))));
-  }
+  TakeWeights(store, gpt);
   return report.norm;
 }
 
@@ -151,10 +104,18 @@ void RunRank(const Flags& flags) {
   const auto weights = InitialWeights(flags.model, flags.seed);
   Gpt gpt(flags.model, weights);
   const auto store = MakeStore(flags, weights, communicator);
-  muonstore::OffloadExecutor executor(*store, StepOptions(flags));
+  const muonstore::ExecutorOptions options = StepOptions(flags);
+  muonstore::OffloadExecutor executor(*store, options);
+  Checkpoints checkpoints(flags, *store, options.groups);
+  int64_t first_step = 0;
+  if (!flags.checkpoints.resume.empty()) {
+    const at::NoGradGuard no_grad;
+    first_step = ResumeRun(flags, *store);
+    TakeWeights(*store, gpt);
+  }
   std::optional<Curve> curve;
-  if (*flags.rank == 0) curve.emplace(flags);
-  for (int64_t step = 0; step < flags.num_steps; ++step) {
+  if (*flags.rank == 0) curve.emplace(flags, first_step);
+  for (int64_t step = first_step; step < flags.num_steps; ++step) {
     const auto share = BackwardOfShare(flags, text, step, gpt);
     const at::NoGradGuard no_grad;
     const at::Tensor gradient = MeanOverRanks(*communicator, Flatten(share));
@@ -162,7 +123,9 @@ void RunRank(const Flags& flags) {
         MeanOverRanks(*communicator, at::full({1}, share.loss, at::kFloat));
     const double norm = Update(gradient, gpt, *store, executor);
     if (curve) curve->Add({loss.item<double>(), norm});
+    checkpoints.AfterStep(step + 1);
   }
+  checkpoints.Finish();
   executor.Close();
   store->Close();
   if (curve) curve->Finish();

@@ -22,8 +22,14 @@ void Collect(std::vector<Error>& problems, const Read& read) {
   }
 }
 
-// One model file at a time is in memory, but for those with frozen pieces.
+// One model file at a time is in memory, but for those with frozen pieces. The
+// others mostly say what rank 0's does: these are compared and not parsed, or a
+// thousand ranks would take minutes.
 void ReadOtherModel(Parts& parts, const std::string& path) {
+  if (parts.model->frozen_fragments.empty() &&
+      parts.model->file->HasTwinAt(path)) {
+    return;
+  }
   ModelStates other = ReadModelStates(parts.fs, path);
   AppendErrors(CompareModels(*parts.model, other), parts.problems);
   if (!parts.model->frozen_fragments.empty()) {

@@ -8,6 +8,7 @@
 #include "formats/torchfile/element_order.h"
 #include "formats/torchfile/key_index.h"
 #include "formats/torchfile/strided_read.h"
+#include "formats/torchfile/zip_twin.h"
 #include "src/base/str.h"
 
 namespace muonstore::torchfile {
@@ -89,6 +90,19 @@ std::shared_ptr<const TorchFile> TorchFile::Open(std::shared_ptr<FileSystem> fs,
     Contents contents = ReadContents(*file);
     return std::make_shared<TorchFile>(Passkey{}, std::move(fs), path, size,
                                        std::move(contents));
+  } catch (const Error& e) {
+    throw e.WithFile(path);
+  }
+}
+
+bool TorchFile::HasTwinAt(const std::string& path) const {
+  if (!is_zip()) {
+    return false;
+  }
+  try {
+    const std::unique_ptr<RandomAccessFile> own = fs_->OpenForRead(path_);
+    const std::unique_ptr<RandomAccessFile> other = fs_->OpenForRead(path);
+    return IsZipTwin(*own, records(), *other);
   } catch (const Error& e) {
     throw e.WithFile(path);
   }

@@ -62,6 +62,12 @@ class TorchFile {
   void ReadElements(const TensorInfo& tensor, int64_t first_element,
                     std::span<std::byte> out) const;
 
+  // Whether the file at `path` holds the same values as this one, but for the
+  // bytes of its storages, which are not looked at: told in the time of reading
+  // it, a fraction of that of opening it. False as well where it cannot be told
+  // (a legacy stream, a damaged file): Open says why.
+  bool HasTwinAt(const std::string& path) const;
+
   // Reads every byte of every record and compares its CRC-32, and the sizes and
   // CRC that follow the data once more. (That headers agree and that storages
   // have their records was proven by Open.) Returns all faults, the empty list

@@ -5,7 +5,9 @@
 // Ownership: the pool owns its threads and joins them when it is destroyed.
 // Threads: any thread may call ParallelFor; loops of different callers run one
 //   after the other. A loop started from inside an item of the same pool runs
-//   on the calling thread alone: loops are never nested.
+//   on the calling thread alone: loops are never nested. So do all loops in a
+//   process that was forked off, where the threads are not; it may destroy the
+//   pool.
 // Failures: Error(kInvalidArgument) for fewer than one thread;
 //   Error(kResourceExhausted) where the OS starts no more threads. What an item
 //   throws comes out of ParallelFor: that of the smallest item that threw,
@@ -39,7 +41,9 @@ class ThreadPool {
   class Impl;
 
   int num_threads_;
-  std::unique_ptr<Impl> impl_;
+  // The threads have a share, too: in a forked copy of the process, where they
+  // are gone, nobody destroys what they slept on.
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace muonstore

@@ -1,5 +1,7 @@
 #include "muonstore/thread_pool.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -30,24 +32,29 @@ struct Loop {
 
 class ThreadPool::Impl {
  public:
-  explicit Impl(int num_workers) {
+  Impl() : owner_pid_(::getpid()) {}
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  static std::shared_ptr<Impl> Start(int num_workers) {
+    auto impl = std::make_shared<Impl>();
+    std::vector<std::thread>& workers = impl->workers_;
     try {
       for (int i = 0; i < num_workers; ++i) {
-        workers_.emplace_back([this] { Work(); });
+        workers.emplace_back([impl] { impl->Work(); });
       }
     } catch (const std::system_error& error) {
-      const size_t num_started = workers_.size();
-      Stop();
+      const size_t num_started = workers.size();
+      impl->Stop();
       throw Error(ErrorCode::kResourceExhausted,
                   StrCat("the system starts no more threads: ", error.what()),
                   {.expected = StrCat(num_workers + 1, " threads"),
                    .found = StrCat(num_started + 1)});
     }
+    return impl;
   }
 
-  ~Impl() { Stop(); }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
+  bool forked() const { return ::getpid() != owner_pid_; }
 
   // Whether the current thread is inside an item of this pool.
   bool IsRunningHere() const {
@@ -72,6 +79,25 @@ class ThreadPool::Impl {
     lock.unlock();
     if (loop.failure) {
       std::rethrow_exception(loop.failure);
+    }
+  }
+
+  void Stop() {
+    if (forked()) {
+      // A fork copies no threads: there is nothing to join, and any lock may be
+      // held for ever.
+      for (std::thread& worker : workers_) {
+        worker.detach();
+      }
+      return;
+    }
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = true;
+    }
+    work_.notify_all();
+    for (std::thread& worker : workers_) {
+      worker.join();
     }
   }
 
@@ -120,17 +146,7 @@ class ThreadPool::Impl {
     }
   }
 
-  void Stop() {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      stopping_ = true;
-    }
-    work_.notify_all();
-    for (std::thread& worker : workers_) {
-      worker.join();
-    }
-  }
-
+  int owner_pid_;
   std::mutex loops_mutex_;
   std::mutex mutex_;  // Guards what follows.
   std::condition_variable work_;
@@ -150,15 +166,20 @@ ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads) {
                 {.expected = "1 thread or more", .found = StrCat(num_threads)});
   }
   if (num_threads > 1) {
-    impl_ = std::make_unique<Impl>(num_threads - 1);
+    impl_ = Impl::Start(num_threads - 1);
   }
 }
 
-ThreadPool::~ThreadPool() = default;
+ThreadPool::~ThreadPool() {
+  if (impl_ != nullptr) {
+    impl_->Stop();
+  }
+}
 
 void ThreadPool::ParallelFor(int64_t num_items,
                              const std::function<void(int64_t)>& body) {
-  if (impl_ == nullptr || num_items <= 1 || impl_->IsRunningHere()) {
+  if (impl_ == nullptr || num_items <= 1 || impl_->forked() ||
+      impl_->IsRunningHere()) {
     for (int64_t item = 0; item < num_items; ++item) {
       body(item);
     }

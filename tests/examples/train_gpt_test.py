@@ -34,8 +34,9 @@ class TrainGpt(unittest.TestCase):
         with open(path) as f:
             rows = list(csv.DictReader(f))
         self.assertEqual([row["step"] for row in rows], ["1", "2", "3", "4"])
-        # A line a step, and one at the end.
-        self.assertEqual(len(done.stdout.splitlines()), 5, done.stdout)
+        # A line a step, and one at the end; the store's first says where.
+        lines = 5 if "--baseline" in flags else 6
+        self.assertEqual(len(done.stdout.splitlines()), lines, done.stdout)
         return [(float(row["loss"]), float(row["norm"])) for row in rows]
 
     def assert_usage_error(self, words, *flags):
@@ -74,6 +75,67 @@ class TrainGpt(unittest.TestCase):
         for (a, _), (b, _) in zip(lerp, accumulate):
             self.assertLess(abs(a - b), 1e-4 * a)
 
+    def test_every_tier_gives_the_same_curve(self):
+        """To the bit, and leaves nothing on the disk."""
+        disk = f"{self.folder}/disk"
+        os.mkdir(disk)
+        on_disk = ["--nvme-dir", disk]
+        for ranks in ("1", "2"):
+            mode = ["--ranks", ranks, "--stage", "3"]
+            memory = self.curve(*mode)
+            for tier in (["--tier", "host"], ["--tier", "shared"],
+                         ["--tier", "nvme", *on_disk],
+                         ["--memory-budget", "60KB", *on_disk]):
+                with self.subTest(ranks=ranks, tier=tier):
+                    self.assertEqual(memory, self.curve(*mode, *tier))
+        self.assertEqual(os.listdir(disk), [])
+
+    def test_a_memory_budget_is_kept_or_refused(self):
+        budget = ["--ranks", "2", "--steps", "1", "--nvme-dir", self.folder,
+                  "--memory-budget"]
+        self.assertIn("nvme 0.0 MiB\n", run(*budget, "1GB").stdout)
+        on_disk = run(*budget, "60KB").stdout.splitlines()[0]
+        self.assertIn("exp_avg, exp_avg_sq", on_disk)
+        self.assertNotIn("nvme 0.0 MiB", on_disk)
+        refused = run(*budget, "1KB")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("more than --memory-budget", refused.stderr)
+
+    def steps(self, *flags):
+        """step -> (loss, norm), and what was printed."""
+        path = f"{self.folder}/steps.csv"
+        done = run("--csv", path, *flags)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(path) as f:
+            return {int(row["step"]): (row["loss"], row["norm"])
+                    for row in csv.DictReader(f)}, done.stdout
+
+    def test_a_resumed_run_goes_on_as_one_that_was_not_interrupted(self):
+        whole, _ = self.steps("--ranks", "2", "--steps", "8")
+        for mode in ([], ["--async"]):
+            with self.subTest(mode=mode):
+                root = f"{self.folder}/root{len(mode)}"
+                first, printed = self.steps(
+                    "--ranks", "2", "--steps", "6", "--save-every", "2",
+                    "--save-dir", root, *mode)
+                self.assertEqual(printed.count("saved "), 3)
+                self.assertEqual(first, {s: whole[s] for s in range(1, 7)})
+                self.assertEqual(sorted(os.listdir(root)),
+                                 ["latest", "step2", "step4", "step6"])
+                for stage in ("1", "2", "3"):
+                    rest, printed = self.steps(
+                        "--ranks", "2", "--steps", "8", "--stage", stage,
+                        "--resume", root)
+                    self.assertIn("step6 after step 6", printed)
+                    self.assertEqual(rest, {7: whole[7], 8: whole[8]})
+
+    def test_help_says_words_and_defaults(self):
+        text = run("--help").stdout
+        for line in ("--grad-dtype f32|bf16=f32", "--qkv whole|packed|heads=packed",
+                     "--lr FLOAT=0.01", "--tier default|host|shared|nvme=default",
+                     "--momentum-convention lerp|accumulate=lerp"):
+            self.assertIn(line, " ".join(text.split()))
+
     def test_text_of_a_file(self):
         path = f"{self.folder}/text"
         with open(path, "w") as f:
@@ -95,6 +157,11 @@ class TrainGpt(unittest.TestCase):
                                 "2")
         self.assert_usage_error("multiple of --heads", "--dim", "97")
         self.assert_usage_error("--stage", "--stage", "4")
+        self.assert_usage_error("takes f32|bf16", "--grad-dtype", "f64")
+        self.assert_usage_error("need --nvme-dir", "--tier", "nvme")
+        self.assert_usage_error("need --nvme-dir", "--memory-budget", "1MB")
+        self.assert_usage_error("needs --save-dir", "--save-every", "2")
+        self.assert_usage_error("--resume", "--resume", "/no/such/root")
 
     def test_a_rank_that_dies_ends_the_run(self):
         launcher = subprocess.Popen(

@@ -7,6 +7,7 @@ A model of three elements trains on one rank and saves; DeepSpeed loads the
 converted checkpoint on four ranks, some of which hold nothing but padding, and
 trains on.
 """
+import functools
 import math
 import os
 import pickle
@@ -75,7 +76,6 @@ def main():
     gen.build_model = build
     gen.make_engine = deepspeed_run.make_engine_with_groups
     gen.PH["train"] = save
-    failed = 0
     with tempfile.TemporaryDirectory() as folder:
         source, result = f"{folder}/source", f"{folder}/state.pickle"
         gen.LOGDIR = f"{folder}/logs"
@@ -86,18 +86,11 @@ def main():
             sys.exit(f"{outcome['error']} at {outcome.get('at')}")
         with open(result, "rb") as f:
             state = pickle.load(f)
-        for target, options in TARGETS:
-            print(f"3 elements -> {target}", flush=True)
-            try:
-                problems = problems_of(tool, source, state, target, options,
-                                       folder)
-            except RuntimeError as error:
-                problems = [str(error)]
-            for problem in problems:
-                print(f"  FAILED: {problem}", flush=True)
-            failed += bool(problems)
-    print(f"{failed} of the cases failed" if failed else "all hold")
-    return 1 if failed else 0
+        return judge.verdict(
+            (f"3 elements -> {target}",
+             functools.partial(problems_of, tool, source, state, target,
+                               options, folder))
+            for target, options in TARGETS)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 
 Exit code 77 (skipped) where DeepSpeed is not installed.
 """
+import functools
 import os
 import pathlib
 import subprocess
@@ -120,22 +121,11 @@ class Judge:
 def main():
     tools, family = sys.argv[1:3], sys.argv[3]
     wanted = sys.argv[4] if len(sys.argv) > 4 else ""
-    failed = 0
     with tempfile.TemporaryDirectory() as scratch:
         judge_ = Judge([os.path.abspath(tool) for tool in tools], scratch)
-        for case in FAMILIES[family]:
-            if wanted not in case.title:
-                continue
-            print(case.title, flush=True)
-            try:
-                problems = judge_.problems(case)
-            except RuntimeError as error:
-                problems = [str(error)]
-            for problem in problems:
-                print(f"  FAILED: {problem}", flush=True)
-            failed += bool(problems)
-    print(f"{failed} of the cases failed" if failed else "all hold")
-    return 1 if failed else 0
+        return judge.verdict(
+            (case.title, functools.partial(judge_.problems, case))
+            for case in FAMILIES[family] if wanted in case.title)
 
 
 if __name__ == "__main__":

@@ -89,3 +89,19 @@ def training_problems(reference, seen, same_unit=True):
         problems.append(f"learning rates {seen['lr']}, not {reference['lr']}")
     return problems, (f"losses within {gap:.2g}, masters within "
                       f"{worst['fp32']:.2g}, momenta within {momenta:.2g}")
+
+
+def verdict(cases):
+    """Runs (title, function that gives problems) pairs; the exit code."""
+    failed = 0
+    for title, problems_of in cases:
+        print(title, flush=True)
+        try:
+            problems = problems_of()
+        except RuntimeError as error:
+            problems = [str(error)]
+        for problem in problems:
+            print(f"  FAILED: {problem}", flush=True)
+        failed += bool(problems)
+    print(f"{failed} of the cases failed" if failed else "all hold")
+    return 1 if failed else 0

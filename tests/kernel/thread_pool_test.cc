@@ -1,5 +1,8 @@
 #include "muonstore/thread_pool.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <barrier>
 #include <cstdlib>
@@ -140,6 +143,28 @@ TEST(ThreadPool, NeedsAThread) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     }
   }
+}
+
+// The child has the pool and none of its threads.
+TEST(ThreadPool, AForkedProcessLoopsAloneAndEndsInPeace) {
+  auto pool = std::make_unique<ThreadPool>(3);
+  pool->ParallelFor(100, [](int64_t) {});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // A hang is a death by the alarm.
+    ::alarm(60);
+    int64_t sum = 0;
+    pool->ParallelFor(10, [&](int64_t item) { sum += item; });
+    pool.reset();
+    ::_exit(sum == 45 ? 7 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  std::atomic<int> count = 0;
+  pool->ParallelFor(100, [&](int64_t) { ++count; });
+  EXPECT_EQ(count, 100);
 }
 
 }  // namespace

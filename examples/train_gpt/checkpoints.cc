@@ -1,0 +1,61 @@
+#include "examples/train_gpt/checkpoints.h"
+
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "muonstore/resume.h"
+
+namespace train_gpt {
+
+int64_t ResumeRun(const Flags& flags, muonstore::StateStore& store) {
+  const muonstore::ResumeReport report =
+      muonstore::Resume(store, flags.checkpoints.resume);
+  const int64_t num_steps = store.record().steps + store.record().skipped_steps;
+  if (*flags.rank == 0) {
+    std::printf("resumed from %s/%s after step %lld\n",
+                flags.checkpoints.resume.c_str(), report.tag.c_str(),
+                static_cast<long long>(num_steps));
+  }
+  return num_steps;
+}
+
+Checkpoints::Checkpoints(const Flags& flags, muonstore::StateStore& store,
+                         std::vector<muonstore::GroupHyperParameters> groups)
+    : flags_(flags), groups_(std::move(groups)) {
+  if (flags.checkpoints.save_every > 0) {
+    saver_.emplace(store, flags.checkpoints.save_directory);
+  }
+}
+
+void Checkpoints::AfterStep(int64_t num_steps) {
+  if (!saver_) return;
+  if (num_steps % flags_.checkpoints.save_every == 0) {
+    Say(/*wait=*/true);
+    under_way_ = saver_->Save("step" + std::to_string(num_steps),
+                              {.asynchronous = flags_.checkpoints.asynchronous,
+                               .overwrite = true,
+                               .groups = groups_});
+  }
+  Say(/*wait=*/false);
+}
+
+void Checkpoints::Finish() {
+  if (!saver_) return;
+  Say(/*wait=*/true);
+  saver_->Close();
+}
+
+void Checkpoints::Say(bool wait) {
+  if (!under_way_ || (!wait && !under_way_->done())) return;
+  const muonstore::SaveReport& report = under_way_->report();
+  if (*flags_.rank == 0) {
+    std::printf("saved %s: %.3f s in training, durable after %.3f s\n",
+                report.path.c_str(), report.save_s + report.waited_s,
+                report.durable_s);
+    std::fflush(stdout);
+  }
+  under_way_.reset();
+}
+
+}  // namespace train_gpt
