@@ -1,17 +1,15 @@
-// One rank group of the step benchmark: see step.py.
+// One rank group of the step benchmark: see step.py and checkpoints.py.
 //
-// Forks its ranks, steps a store with the shapes of four layers of a small GPT
+// Forks its ranks, steps a store with the shapes of a few layers of a small GPT
 // and prints, as JSON, what each rank's steps took.
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "benchmarks/bench_model.h"
 #include "muonstore/executor.h"
 #include "muonstore/store.h"
 
@@ -26,55 +24,41 @@ struct Flags {
   int32_t stage = 2;
   int threads = 2;
   int steps = 5;
-  int64_t layers = 4;
-  int64_t width = 768;
-  int64_t vocabulary = 8192;
+  bench::ModelShape shape;
   bool bf16 = false;
   bool pin = true;
   bool overlap = true;
+  std::string nvme_directory;
+  bool pipelined = true;
+  bool resident_gradients = false;
 };
-
-std::vector<ParameterSpec> Model(const Flags& flags) {
-  std::vector<ParameterSpec> model = {
-      {.name = "embed.weight",
-       .shape = Shape({flags.vocabulary, flags.width}),
-       .group = 1,
-       .optimizer = Optimizer::kAdam}};
-  const int64_t width = flags.width;
-  for (int64_t layer = 0; layer < flags.layers; ++layer) {
-    const std::string prefix = "layers." + std::to_string(layer);
-    const auto add = [&](const char* name, int64_t rows, int64_t cols) {
-      model.push_back({.name = prefix + name, .shape = Shape({rows, cols})});
-    };
-    add(".qkv.weight", 3 * width, width);
-    add(".proj.weight", width, width);
-    add(".up.weight", 4 * width, width);
-    add(".down.weight", width, 4 * width);
-  }
-  return model;
-}
-
-// Cheap, finite, of full rank.
-std::vector<float> Gradient(const ParameterSpec& parameter, uint32_t seed) {
-  std::vector<float> values(
-      static_cast<size_t>(parameter.shape.num_elements()));
-  uint32_t state = seed * 2654435761U + 1;
-  for (float& value : values) {
-    state = state * 1664525U + 1013904223U;
-    value = static_cast<float>(state >> 8) / 16777216.0F - 0.5F;
-  }
-  return values;
-}
 
 nlohmann::json ReportOf(const StepReport& report) {
   return {{"total_s", report.total_s},
           {"prepare_s", report.prepare_s},
           {"update_s", report.update_s},
           {"exchange_s", report.exchange_s},
+          {"swap_s", report.swap_s},
           {"orthogonalize_s", report.orthogonalize_s},
           {"received_bytes", report.received_bytes},
+          {"swap_read_bytes", report.swap_read_bytes},
+          {"swap_written_bytes", report.swap_written_bytes},
+          {"peak_swap_bytes", report.peak_swap_bytes},
           {"peak_gather_bytes", report.peak_gather_bytes},
           {"orthogonalized_here", report.num_orthogonalized_here}};
+}
+
+TierPolicy TiersOf(const Flags& flags) {
+  TierPolicy tiers{
+      .rest = {.pinning = flags.pin ? Pinning::kTry : Pinning::kOff}};
+  if (flags.nvme_directory.empty()) return tiers;
+  // What the model computes with stays in memory.
+  tiers.kinds[StateKind(kWeight)] = tiers.rest;
+  if (flags.resident_gradients) {
+    tiers.kinds[StateKind(kGradient)] = tiers.rest;
+  }
+  tiers.rest.tier = MakeNvmeTier({.directory = flags.nvme_directory});
+  return tiers;
 }
 
 void RunRank(const Flags& flags, int32_t rank, const std::string& rendezvous) {
@@ -83,68 +67,34 @@ void RunRank(const Flags& flags, int32_t rank, const std::string& rendezvous) {
     communicator = ConnectSharedMemory(
         {.rank = rank, .size = flags.ranks, .rendezvous = rendezvous});
   }
-  const auto model = Model(flags);
+  const auto model = bench::MakeModel(flags.shape);
   StateStore store(model,
                    Partitioning::Build(
                        model, {.stage = flags.stage, .num_ranks = flags.ranks}),
-                   {.communicator = communicator,
-                    .tiers = {.rest = {.pinning = flags.pin ? Pinning::kTry
-                                                            : Pinning::kOff}}});
-  ExecutorOptions options{.groups = {{}, {.lr = 0.003}},
+                   {.communicator = communicator, .tiers = TiersOf(flags)});
+  ExecutorOptions options{.groups = bench::Groups(),
                           .num_threads = flags.threads,
                           .overlap = flags.overlap};
+  if (!flags.pipelined) options.swap_mode = SwapMode::kPartitioned;
   if (flags.bf16) {
     options.newton_schulz.precision = NewtonSchulzPrecision::kBF16;
   }
   OffloadExecutor executor(store, options);
-  std::vector<std::vector<float>> gradients;
-  for (size_t i = 0; i < model.size(); ++i) {
-    gradients.push_back(Gradient(model[i], static_cast<uint32_t>(i)));
-  }
   nlohmann::json steps = nlohmann::json::array();
   for (int step = 0; step < flags.steps; ++step) {
-    for (size_t i = 0; i < model.size(); ++i) {
-      executor.Accumulate(model[i].name,
-                          {.data = std::as_bytes(std::span(gradients[i]))});
-    }
+    bench::AccumulateAll(model, executor);
     steps.push_back(ReportOf(executor.Step()));
   }
   uint64_t pinned = 0;
   for (const PinReport& report : store.pin_reports()) {
     pinned += report.pinned_bytes;
   }
-  const std::string line =
-      nlohmann::json{{"rank", rank}, {"pinned_bytes", pinned}, {"steps", steps}}
-          .dump() +
-      "\n";
-  // One write, so that the lines of ranks do not mix.
-  if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) std::abort();
+  bench::PrintLine(nlohmann::json{
+      {"rank", rank},
+      {"pinned_bytes", pinned},
+      {"steps", steps}}.dump());
   executor.Close();
   store.Close();
-}
-
-int RunRanks(const Flags& flags) {
-  const std::string rendezvous = "step-" + std::to_string(::getpid());
-  std::vector<pid_t> children;
-  for (int32_t rank = 0; rank < flags.ranks; ++rank) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      try {
-        RunRank(flags, rank, rendezvous);
-        ::_exit(0);
-      } catch (const std::exception& error) {
-        std::fprintf(stderr, "step_benchmark: %s\n", error.what());
-        ::_exit(1);
-      }
-    }
-    children.push_back(child);
-  }
-  int failed = 0;
-  for (const pid_t child : children) {
-    int status = 0;
-    failed |= ::waitpid(child, &status, 0) != child || status != 0 ? 1 : 0;
-  }
-  return failed;
 }
 
 }  // namespace
@@ -157,12 +107,22 @@ int main(int argc, char** argv) {
   app.add_option("--stage", flags.stage, "ZeRO stage")->check(CLI::Range(1, 3));
   app.add_option("--threads", flags.threads, "Threads of each rank");
   app.add_option("--steps", flags.steps, "Steps");
-  app.add_option("--layers", flags.layers, "Layers");
-  app.add_option("--width", flags.width, "Width of a layer");
-  app.add_option("--vocabulary", flags.vocabulary, "Rows of the embedding");
+  app.add_option("--layers", flags.shape.layers, "Layers");
+  app.add_option("--width", flags.shape.width, "Width of a layer");
+  app.add_option("--vocabulary", flags.shape.vocabulary,
+                 "Rows of the embedding");
   app.add_flag("--bf16", flags.bf16, "bf16 operands in Newton-Schulz");
   app.add_flag("!--no-pin", flags.pin, "Memory that is not page-locked");
   app.add_flag("!--no-overlap", flags.overlap, "Exchange, then compute");
+  app.add_option("--nvme-dir", flags.nvme_directory,
+                 "Masters, momenta, moments and gradients lie on NVMe here");
+  app.add_flag("--resident-gradients", flags.resident_gradients,
+               "With --nvme-dir: gradients stay in memory");
+  app.add_flag("!--partitioned", flags.pipelined,
+               "With --nvme-dir: read, compute and write in turn");
   CLI11_PARSE(app, argc, argv);
-  return muonstore::RunRanks(flags);
+  const std::string rendezvous = "step-" + std::to_string(::getpid());
+  return muonstore::bench::ForkRanks(flags.ranks, [&](int32_t rank) {
+    muonstore::RunRank(flags, rank, rendezvous);
+  });
 }
