@@ -110,7 +110,7 @@ class StateStore {
   std::vector<PinReport> pin_reports() const;
 
   // After this every call throws Error(kUnavailable) with the reason.
-  void Poison(std::string reason);
+  void Poison(std::string_view reason);
   bool poisoned() const;
 
   // Collective: withdraws its memory from the communicator and frees it. Throws

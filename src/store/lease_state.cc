@@ -49,39 +49,53 @@ uint64_t LeaseState::OffsetBytes(const Fragment& fragment) const {
          static_cast<uint64_t>(SizeBytes(dtype));
 }
 
+size_t LeaseState::PieceBytes(const Fragment& fragment) const {
+  return static_cast<size_t>(fragment.num_elements()) *
+         static_cast<size_t>(SizeBytes(dtype));
+}
+
+bool LeaseState::IsInPlace(const Fragment& fragment) const {
+  return !writer &&
+         store.segments->addressable(kind, store.flat_group_of(fragment));
+}
+
+// As far behind a page as the piece lies in its segment: tiers of files then
+// need no copy of most of it.
+size_t LeaseState::PlaceInCopy(const Fragment& fragment,
+                               size_t first_free) const {
+  constexpr size_t kPage = AlignedBytes::kAlignment;
+  return (first_free + kPage - 1) / kPage * kPage +
+         static_cast<size_t>(OffsetBytes(fragment) % kPage);
+}
+
 void LeaseState::AddPieces(LeaseUse use) {
-  const auto size_of = [&](const Fragment& fragment) {
-    return static_cast<size_t>(fragment.num_elements()) *
-           static_cast<size_t>(SizeBytes(dtype));
-  };
-  const auto in_place = [&](const Fragment& fragment) {
-    return !writer &&
-           store.segments->addressable(kind, store.flat_group_of(fragment));
-  };
   size_t copy_bytes = 0;
   for (const Fragment& fragment : store.local_fragments(parameter)) {
-    if (!in_place(fragment)) copy_bytes += size_of(fragment);
+    if (IsInPlace(fragment)) continue;
+    copy_bytes = PlaceInCopy(fragment, copy_bytes) + PieceBytes(fragment);
   }
-  copy_.resize(copy_bytes);
+  copy_ = AlignedBytes(copy_bytes);
   std::vector<PinnedSegment> loading;
   std::vector<PendingPtr> reads;
-  std::span<std::byte> left = copy_;
+  size_t used = 0;
   for (const Fragment& fragment : store.local_fragments(parameter)) {
-    const size_t size = size_of(fragment);
-    if (in_place(fragment)) {
-      pins_.push_back(store.segments->Pin(kind, store.flat_group_of(fragment),
-                                          PinPurpose::kLease));
-      pieces.push_back({fragment, pins_.back().memory().subspan(
-                                      OffsetBytes(fragment), size)});
+    const size_t size = PieceBytes(fragment);
+    const uint64_t offset = OffsetBytes(fragment);
+    const auto pin = [&] {
+      return store.segments->Pin(kind, store.flat_group_of(fragment),
+                                 PinPurpose::kLease);
+    };
+    if (IsInPlace(fragment)) {
+      pins_.push_back(pin());
+      pieces.push_back({fragment, pins_.back().memory().subspan(offset, size)});
       continue;
     }
-    pieces.push_back({fragment, left.first(size)});
-    left = left.subspan(size);
+    const size_t place = PlaceInCopy(fragment, used);
+    pieces.push_back({fragment, copy_.span().subspan(place, size)});
+    used = place + size;
     if (use == LeaseUse::kOverwrite) continue;
-    loading.push_back(store.segments->Pin(kind, store.flat_group_of(fragment),
-                                          PinPurpose::kLease));
-    reads.push_back(
-        loading.back().Read(OffsetBytes(fragment), pieces.back().data));
+    loading.push_back(pin());
+    reads.push_back(loading.back().Read(offset, pieces.back().data));
   }
   for (const PendingPtr& read : reads) read->Wait();
 }

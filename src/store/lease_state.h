@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "muonstore/lease.h"
+#include "src/base/aligned_bytes.h"
 #include "src/store/segments.h"
 #include "src/store/store_impl.h"
 
@@ -24,7 +25,7 @@ namespace muonstore {
 enum class LeaseUse {
   kRead,
   kWrite,      // Starts from what there is.
-  kOverwrite,  // Starts from zeros: everything will be written.
+  kOverwrite,  // Starts from anything: everything will be written.
 };
 
 class LeaseState {
@@ -51,18 +52,21 @@ class LeaseState {
   void AddPieces(LeaseUse use);
   void WritePieces();
   void Release(bool committed);
+  bool IsInPlace(const Fragment& fragment) const;
+  size_t PieceBytes(const Fragment& fragment) const;
   uint64_t OffsetBytes(const Fragment& fragment) const;
+  size_t PlaceInCopy(const Fragment& fragment, size_t first_free) const;
 
-  // Of pieces that are not the store's memory, one behind the other.
-  std::vector<std::byte> copy_;
+  // Of pieces that are not the store's memory.
+  AlignedBytes copy_;
   // Of pieces that are.
   std::vector<PinnedSegment> pins_;
   bool live_ = true;
 };
 
 // Writes all of this rank's part of a tensor as one commit, without reading
-// what it was: `fill` gets pieces of zeros. What `fill` throws leaves the
-// tensor as it was.
+// what it was: `fill` gets pieces whose content is not defined, and fills them.
+// What it throws leaves the tensor as it was.
 void Overwrite(
     StateStore::Impl& store, int32_t parameter, std::string_view kind,
     const std::function<void(std::span<const StatePiece<std::byte>>)>& fill);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "muonstore/error.h"
+#include "src/base/aligned_bytes.h"
 #include "src/base/str.h"
 
 namespace muonstore {
@@ -158,10 +159,9 @@ void Segments::CopySlot(int32_t segment, int32_t from, int32_t to) const {
     WriteSlot(segment, to, 0, source)->Wait();
     return;
   }
-  std::vector<std::byte> buffer(
-      std::min(kCopyBytes, static_cast<size_t>(size)));
+  const AlignedBytes buffer(std::min(kCopyBytes, static_cast<size_t>(size)));
   for (uint64_t done = 0; done < size;) {
-    const std::span<std::byte> part = std::span(buffer).first(
+    const std::span<std::byte> part = buffer.span().first(
         std::min(buffer.size(), static_cast<size_t>(size - done)));
     ReadSlot(segment, from, done, part)->Wait();
     WriteSlot(segment, to, done, part)->Wait();

@@ -8,6 +8,35 @@
 #include "src/store/store_impl.h"
 
 namespace muonstore {
+namespace {
+
+// `kind` by its canonical name.
+std::string_view RequireWritten(const StateStore::Impl& store,
+                                int32_t parameter, const StateKind& kind) {
+  const std::string_view known = store.RequireKind(parameter, kind);
+  if (known == kGradient) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "gradients are written by OffloadExecutor::Accumulate, which "
+                "keeps count of what has come",
+                {.tensor = store.key(parameter, known).parameter});
+  }
+  return known;
+}
+
+void FillPiece(const StatePiece<std::byte>& piece, DType dtype,
+               std::span<const float> whole) {
+  const Fragment& at = piece.fragment;
+  const auto row_bytes = static_cast<size_t>(at.length * SizeBytes(dtype));
+  for (int64_t i = 0; i < at.count; ++i) {
+    ConvertFromF32(
+        whole.subspan(static_cast<size_t>(at.tensor_offset + i * at.stride),
+                      static_cast<size_t>(at.length)),
+        dtype,
+        piece.data.subspan(static_cast<size_t>(i) * row_bytes, row_bytes));
+  }
+}
+
+}  // namespace
 
 std::string_view ClippingModeName(ClippingMode mode) {
   switch (mode) {
@@ -65,15 +94,9 @@ ReadLease StateStore::Read(std::string_view name, const StateKind& kind) {
 WriteLease StateStore::Write(std::string_view name, const StateKind& kind) {
   impl_->RequireUsable();
   const int32_t parameter = impl_->Find(name);
-  const std::string_view known = impl_->RequireKind(parameter, kind);
-  if (known == kGradient) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "gradients are written by OffloadExecutor::Accumulate, which "
-                "keeps count of what has come",
-                {.tensor = std::string(name)});
-  }
-  return WriteLease(
-      std::make_unique<LeaseState>(*impl_, parameter, known, LeaseUse::kWrite));
+  return WriteLease(std::make_unique<LeaseState>(
+      *impl_, parameter, RequireWritten(*impl_, parameter, kind),
+      LeaseUse::kWrite));
 }
 
 uint64_t StateStore::generation(std::string_view name,
@@ -85,27 +108,24 @@ uint64_t StateStore::generation(std::string_view name,
 
 void StateStore::Set(std::string_view name, const StateKind& kind,
                      std::span<const float> whole) {
-  WriteLease lease = Write(name, kind);
-  if (static_cast<int64_t>(whole.size()) != lease.shape().num_elements()) {
+  impl_->RequireUsable();
+  const int32_t parameter = impl_->Find(name);
+  const std::string_view known = RequireWritten(*impl_, parameter, kind);
+  const int64_t num_elements =
+      impl_->parameters[static_cast<size_t>(parameter)].shape.num_elements();
+  if (static_cast<int64_t>(whole.size()) != num_elements) {
     throw Error(ErrorCode::kInvalidArgument,
                 "the values do not fill the tensor",
-                {.tensor = lease.key().ToString(),
-                 .expected = StrCat(lease.shape().num_elements(), " elements"),
+                {.tensor = impl_->key(parameter, known).ToString(),
+                 .expected = StrCat(num_elements, " elements"),
                  .found = StrCat(whole.size())});
   }
-  for (const StatePiece<std::byte>& piece : lease.pieces()) {
-    const Fragment& at = piece.fragment;
-    const auto row_bytes =
-        static_cast<size_t>(at.length * SizeBytes(lease.dtype()));
-    for (int64_t i = 0; i < at.count; ++i) {
-      ConvertFromF32(
-          whole.subspan(static_cast<size_t>(at.tensor_offset + i * at.stride),
-                        static_cast<size_t>(at.length)),
-          lease.dtype(),
-          piece.data.subspan(static_cast<size_t>(i) * row_bytes, row_bytes));
+  const DType dtype = impl_->dtype(parameter, known);
+  Overwrite(*impl_, parameter, known, [&](const auto& pieces) {
+    for (const StatePiece<std::byte>& piece : pieces) {
+      FillPiece(piece, dtype, whole);
     }
-  }
-  lease.Commit();
+  });
 }
 
 StoreRecord& StateStore::record() { return impl_->record; }
@@ -121,9 +141,7 @@ std::vector<PinReport> StateStore::pin_reports() const {
   return reports;
 }
 
-void StateStore::Poison(std::string reason) {
-  impl_->Poison(reason);
-}
+void StateStore::Poison(std::string_view reason) { impl_->Poison(reason); }
 
 bool StateStore::poisoned() const { return impl_->poisoned(); }
 

@@ -1,6 +1,7 @@
 #include "muonstore/lease.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -145,23 +146,26 @@ TEST_F(LeaseTest, NoneIsGivenWhileAStepRuns) {
             ErrorCode::kInvalidArgument);
 }
 
+// The elements of a view of one matrix, row by row.
+std::vector<float> ElementsOf(const StridedView<const std::byte>& view) {
+  const auto* data = reinterpret_cast<const float*>(view.data);
+  std::vector<float> elements;
+  for (int64_t i = 0; i < view.rows; ++i) {
+    const float* row = data + i * view.row_stride;
+    elements.insert(elements.end(), row, row + view.cols);
+  }
+  return elements;
+}
+
 TEST_F(LeaseTest, MatricesAreViewsOfTheStoresMemory) {
   const ReadLease lease = store_.Read(kName, "master");
   const std::vector<float> whole = UniqueValues(model_[1], 0);
-  for (int32_t block = 0; block < 3; ++block) {
-    const auto view = lease.Matrices(block, 0, 1);
-    EXPECT_EQ(view.rows, 8);
-    EXPECT_EQ(view.cols, 8);
+  for (const int64_t block : {0, 1, 2}) {
+    const auto view = lease.Matrices(static_cast<int32_t>(block), 0, 1);
     EXPECT_EQ(view.block_rows, 8);
-    const auto* data = reinterpret_cast<const float*>(view.data);
-    for (int64_t i = 0; i < 8; ++i) {
-      for (int64_t j = 0; j < 8; ++j) {
-        EXPECT_EQ(data[i * view.row_stride + j],
-                  whole[static_cast<size_t>((block * 8 + i) * 8 + j)]);
-      }
-    }
-    const std::byte* begin = lease.pieces().at(0).data.data();
-    EXPECT_EQ(view.data - begin, block * 8 * 8 * 4);
+    const auto first = whole.begin() + block * 64;
+    EXPECT_EQ(ElementsOf(view), std::vector<float>(first, first + 64));
+    EXPECT_EQ(view.data - lease.pieces().at(0).data.data(), block * 64 * 4);
   }
 }
 
@@ -185,25 +189,39 @@ TEST_F(LeaseTest, MatricesThatDoNotExistAreRefused) {
             ErrorCode::kInvalidArgument);
 }
 
-TEST(LeaseRanksTest, ASpreadMatrixNamesItsRanks) {
-  RunConnectedRanks(2, [](const auto& communicator) {
+// On two ranks, each with a half of every parameter.
+void WithHalves(const std::function<void(StateStore&, int32_t rank)>& check) {
+  RunConnectedRanks(2, [&](const auto& communicator) {
     const auto model = SmallModel();
     StateStore store(model,
                      Partitioning::Build(model, {.stage = 3, .num_ranks = 2}),
                      {.communicator = communicator});
+    check(store, communicator->rank());
+  });
+}
+
+TEST(LeaseRanksTest, ASpreadMatrixNamesItsRanks) {
+  WithHalves([](StateStore& store, int32_t rank) {
     const ReadLease lease = store.Read("mlp.up.weight", "master");
     const auto view = [&] { lease.Matrices(0, 0, 1); };
     EXPECT_THAT(TextOf(view), HasSubstr("ranks 0-1"));
     EXPECT_THAT(TextOf(view), HasSubstr("Gather"));
-    // Its first expert lies whole on rank 0.
-    const ReadLease experts = store.Read("experts.weight", "master");
-    if (communicator->rank() == 0) {
-      EXPECT_EQ(experts.Matrices(0, 0, 1).rows, 5);
-    }
     // A half of 54 elements each.
     EXPECT_EQ(lease.pieces().at(0).fragment.length, 27);
-    EXPECT_EQ(lease.pieces().at(0).fragment.tensor_offset,
-              27 * communicator->rank());
+    EXPECT_EQ(lease.pieces().at(0).fragment.tensor_offset, 27 * rank);
+  });
+}
+
+TEST(LeaseRanksTest, AMatrixThatIsNotSpreadIsAView) {
+  WithHalves([](StateStore& store, int32_t rank) {
+    // The first expert lies whole on rank 0.
+    const ReadLease experts = store.Read("experts.weight", "master");
+    const auto view = [&] { return experts.Matrices(0, 0, 1); };
+    if (rank == 0) {
+      EXPECT_EQ(view().rows, 5);
+    } else {
+      EXPECT_EQ(CodeOf([&] { view(); }), ErrorCode::kInvalidArgument);
+    }
   });
 }
 

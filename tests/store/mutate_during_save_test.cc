@@ -96,7 +96,7 @@ class Expected {
 };
 
 // Reads slowly, lets go of each segment; what differs is the result.
-std::string Save(Snapshot& snapshot, Expected expected, uint64_t seed) {
+std::string Save(Snapshot& snapshot, const Expected& expected, uint64_t seed) {
   Random random(seed);
   std::string wrong;
   const size_t count = snapshot.segments().size();

@@ -36,6 +36,7 @@ std::vector<ArenaPlan> Plan(const TierPolicy& tiers) {
 std::vector<std::pair<std::string, std::vector<int32_t>>> GroupsOf(
     const std::vector<ArenaPlan>& plans) {
   std::vector<std::pair<std::string, std::vector<int32_t>>> groups;
+  groups.reserve(plans.size());
   for (const ArenaPlan& plan : plans) {
     groups.emplace_back(plan.arena.name, plan.flat_groups);
   }
@@ -66,7 +67,8 @@ TEST(SegmentPlanTest, OneArenaAKindInHostTiers) {
 TEST(SegmentPlanTest, SmallSegmentsOfAKindStayResident) {
   const auto tier = std::make_shared<FaultTier>();
   TierPolicy tiers;
-  tiers.kinds["momentum"] = {.tier = tier, .resident_below_bytes = 117 * 4};
+  tiers.kinds["momentum"] = {.tier = tier,
+                             .resident_below_bytes = uint64_t{117} * 4};
   tiers.kinds["gradient"] = {.tier = tier, .resident_below_bytes = 0};
   const auto plans = Plan(tiers);
   EXPECT_THAT(GroupsOf(plans),
@@ -144,7 +146,7 @@ TEST(SegmentPlanTest, SparesAreForWhatACheckpointHolds) {
 
 TEST(SegmentPlanTest, ACapTakesThoseThatAStepWritesFirst) {
   // A momentum, a second one that does not fit, a third one that does.
-  EXPECT_THAT(Spares({}, (192 + 60) * 4),
+  EXPECT_THAT(Spares({}, uint64_t{192 + 60} * 4),
               ElementsAre(Pair("momentum (spare)", ElementsAre(0, 2))));
   EXPECT_THAT(Spares({}, 1), IsEmpty());
 }
@@ -152,8 +154,8 @@ TEST(SegmentPlanTest, ACapTakesThoseThatAStepWritesFirst) {
 TEST(SegmentPlanTest, TheCapIsOfMemory) {
   TierPolicy tiers;
   tiers.kinds["momentum"] = {.tier = std::make_shared<FaultTier>(),
-                             .resident_below_bytes = 117 * 4};
-  EXPECT_THAT(Spares(tiers, 60 * 4),
+                             .resident_below_bytes = uint64_t{117} * 4};
+  EXPECT_THAT(Spares(tiers, uint64_t{60} * 4),
               ElementsAre(Pair("momentum (spare)", ElementsAre(0, 1)),
                           Pair("momentum (resident) (spare)", ElementsAre(2))));
 }

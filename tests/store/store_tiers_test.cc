@@ -190,6 +190,13 @@ TEST_F(StoreInFilesTest, OverwritingReadsNothing) {
   EXPECT_EQ(store_.generation(kName, "master"), 2U);
 }
 
+TEST_F(StoreInFilesTest, SettingATensorReadsNothing) {
+  const int64_t reads = tier_->counts().reads;
+  store_.Set(kName, "master", UniqueValues(model_[1], 3));
+  EXPECT_EQ(tier_->counts().reads, reads);
+  EXPECT_EQ(Now(), UniqueValues(model_[1], 3));
+}
+
 TEST_F(StoreInFilesTest, AnOverwriteThatFailsChangesNothing) {
   const auto overwrite = [&] {
     Overwrite(store_.impl(), 1, kMaster, [](const auto& pieces) {

@@ -213,8 +213,6 @@ FaultTier::FaultTier(const FaultTierOptions& options)
     : script_(std::make_shared<Script>(options)),
       available_bytes_(options.available_bytes) {}
 
-FaultTier::~FaultTier() = default;
-
 std::unique_ptr<Arena> FaultTier::CreateArena(const ArenaOptions& options) {
   if (refuses_arenas_) {
     throw Error(ErrorCode::kResourceExhausted, "injected: no room");

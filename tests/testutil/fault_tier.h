@@ -45,7 +45,6 @@ struct FaultTierOptions {
 class FaultTier : public Tier {
  public:
   explicit FaultTier(const FaultTierOptions& options = {});
-  ~FaultTier() override;
 
   std::string_view name() const override { return "fault"; }
   bool addressable() const override { return false; }
