@@ -53,7 +53,7 @@ class SegmentsTest : public ::testing::TestWithParam<bool> {
         segments_(std::vector<ArenaPlan>{PlanOf(kMomentum, tier_),
                                          PlanOf(kGradient, tier_)},
                   3) {}
-  ~SegmentsTest() override { EXPECT_EQ(fault_->counts().races, 0); }
+  void TearDown() override { EXPECT_EQ(fault_->counts().races, 0); }
 
   static uint64_t SizeOf(int32_t group) { return group == 0 ? kLarge : kSmall; }
   std::vector<std::byte> Now(int32_t group) const {
@@ -164,7 +164,7 @@ TEST_P(SegmentsTest, APinKeepsItsGenerationThroughPartialWrites) {
   std::vector<std::byte> expected = Pattern(kLarge, 1);
   const PinnedSegment pin = PinForSnapshot(0);
   for (uint32_t salt = 2; salt <= 4; ++salt) {
-    const uint64_t offset = kLarge - 8 * salt;
+    const uint64_t offset = kLarge - uint64_t{8} * salt;
     WritePart(0, offset, salt);
     std::ranges::copy(Pattern(8, salt),
                       expected.begin() + static_cast<int64_t>(offset));

@@ -62,7 +62,7 @@ class SnapshotTest : public ::testing::TestWithParam<bool> {
                 .max_snapshot_bytes = max_snapshot_bytes}) {
     FakeStep(impl());
   }
-  ~SnapshotTest() override { EXPECT_EQ(tier_->counts().races, 0); }
+  void TearDown() override { EXPECT_EQ(tier_->counts().races, 0); }
 
   StateStore::Impl& impl() { return store_.impl(); }
 
@@ -80,11 +80,17 @@ TEST_P(SnapshotTest, HoldsWhatACheckpointHolds) {
               "momentum0 momentum1 momentum2 "
               "master3 exp_avg3 exp_avg_sq3 master4 exp_avg4 exp_avg_sq4 "
               "master0 master1 master2 ");
-    for (size_t i = 0; i < snapshot->segments().size(); ++i) {
-      EXPECT_EQ(snapshot->segments()[i].dtype, DType::kF32);
-      EXPECT_EQ(snapshot->memory(i).empty(), GetParam());
-      EXPECT_EQ(SnapshotBytes(*snapshot, i, 7), SnapshotBytes(*snapshot, i));
-    }
+  }
+}
+
+TEST_P(SnapshotTest, IsReadInAnyPartsAndWhereItIsMemory) {
+  const auto snapshot = TakeSnapshot(impl(), {});
+  for (size_t i = 0; i < snapshot->segments().size(); ++i) {
+    const auto bytes = SnapshotBytes(*snapshot, i);
+    EXPECT_EQ(SnapshotBytes(*snapshot, i, 7), bytes);
+    const auto memory = snapshot->memory(i);
+    EXPECT_EQ(std::vector<std::byte>(memory.begin(), memory.end()),
+              GetParam() ? std::vector<std::byte>() : bytes);
   }
 }
 
@@ -264,7 +270,7 @@ class SnapshotCapTest : public ::testing::Test {
  protected:
   SnapshotCapTest()
       : model_(SmallModel()),
-        store_(model_, Cut(model_), {.max_snapshot_bytes = 117 * 4}) {
+        store_(model_, Cut(model_), {.max_snapshot_bytes = uint64_t{117} * 4}) {
     FakeStep(store_.impl());
   }
 
@@ -280,22 +286,26 @@ TEST_F(SnapshotCapTest, WhatAStepWaitsForComesFirst) {
             "master0 master1 master2 momentum1 ");
 }
 
+// Begins when somebody waits; the result is the number of wrong segments.
+int32_t SaveLate(Snapshot& snapshot, int64_t step) {
+  while (snapshot.waited_s() == 0) std::this_thread::yield();
+  int32_t num_wrong = 0;
+  for (size_t i = 0; i < snapshot.segments().size(); ++i) {
+    const SnapshotSegment& segment = snapshot.segments()[i];
+    const auto bytes = SnapshotBytes(snapshot, i);
+    const auto right =
+        StepBytes(segment.kind, segment.flat_group, step, bytes.size());
+    num_wrong += bytes == right ? 0 : 1;
+    snapshot.Release(i);
+  }
+  return num_wrong;
+}
+
 TEST_F(SnapshotCapTest, AStepWaitsForTheSaver) {
   for (int64_t step = 1; step <= 3; ++step) {
     const auto snapshot = TakeSnapshot(store_.impl(), kConcurrent);
     int32_t num_wrong = 0;
-    std::thread saver([&] {
-      while (snapshot->waited_s() == 0) std::this_thread::yield();
-      for (size_t i = 0; i < snapshot->segments().size(); ++i) {
-        const SnapshotSegment& segment = snapshot->segments()[i];
-        const auto bytes = SnapshotBytes(*snapshot, i);
-        num_wrong += bytes == StepBytes(segment.kind, segment.flat_group, step,
-                                        bytes.size())
-                         ? 0
-                         : 1;
-        snapshot->Release(i);
-      }
-    });
+    std::thread saver([&] { num_wrong = SaveLate(*snapshot, step); });
     FakeStep(store_.impl());
     saver.join();
     EXPECT_EQ(num_wrong, 0);

@@ -44,7 +44,7 @@ class SnapshotThreadsTest : public ::testing::TestWithParam<bool> {
             testutil::FaultTierOptions{.reorder = true, .seed = 9})),
         store_(TwoMatrices(), CutForOne(TwoMatrices()),
                {.tiers = GetParam() ? AllIn(tier_) : TierPolicy{}}) {}
-  ~SnapshotThreadsTest() override { EXPECT_EQ(tier_->counts().races, 0); }
+  void TearDown() override { EXPECT_EQ(tier_->counts().races, 0); }
 
   std::shared_ptr<FaultTier> tier_;
   StateStore store_;

@@ -1,6 +1,7 @@
 #include "muonstore/store.h"
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -47,33 +48,43 @@ std::vector<float> Rounded(const std::vector<float>& values, DType dtype) {
 class StoreRanksTest
     : public ::testing::TestWithParam<std::tuple<int32_t, int32_t>> {};
 
+// Calls with every tensor but gradients, and a number of its own.
+void ForEachTensor(
+    const StateStore& store,
+    const std::function<void(const ParameterSpec&, const StateKind&,
+                             int32_t salt)>& call) {
+  const auto model = store.parameters();
+  int32_t salt = 0;
+  for (size_t i = 0; i < model.size(); ++i) {
+    for (const StateKind& kind : store.kinds(static_cast<int32_t>(i))) {
+      if (kind != kGradient) call(model[i], kind, ++salt);
+    }
+  }
+}
+
+void CheckSetAndGather(StateStore& store) {
+  ForEachTensor(store, [&](const ParameterSpec& spec, const StateKind& kind,
+                           int32_t salt) {
+    store.Set(spec.name, kind, UniqueValues(spec, salt));
+  });
+  ForEachTensor(store, [&](const ParameterSpec& spec, const StateKind& kind,
+                           int32_t salt) {
+    const GatheredTensor tensor = store.Gather(spec.name, kind);
+    EXPECT_EQ(tensor.shape, spec.shape);
+    EXPECT_EQ(Widened(tensor), Rounded(UniqueValues(spec, salt), tensor.dtype))
+        << tensor.key.ToString();
+    EXPECT_EQ(store.generation(spec.name, kind), 1U);
+  });
+}
+
 TEST_P(StoreRanksTest, WhatIsSetIsGathered) {
   const auto [stage, num_ranks] = GetParam();
-  RunConnectedRanks(num_ranks, [&, stage = stage, num_ranks = num_ranks](
+  RunConnectedRanks(num_ranks, [stage = stage, num_ranks = num_ranks](
                                    const auto& communicator) {
     const auto model = SmallModel();
     StateStore store(model, Cut(model, stage, num_ranks),
                      {.communicator = communicator});
-    for (size_t i = 0; i < model.size(); ++i) {
-      int32_t salt = 0;
-      for (const StateKind& kind : store.kinds(static_cast<int32_t>(i))) {
-        if (kind != kGradient) {
-          store.Set(model[i].name, kind, UniqueValues(model[i], ++salt));
-        }
-      }
-    }
-    for (size_t i = 0; i < model.size(); ++i) {
-      int32_t salt = 0;
-      for (const StateKind& kind : store.kinds(static_cast<int32_t>(i))) {
-        if (kind == kGradient) continue;
-        const GatheredTensor tensor = store.Gather(model[i].name, kind);
-        EXPECT_EQ(tensor.shape, model[i].shape);
-        EXPECT_EQ(Widened(tensor),
-                  Rounded(UniqueValues(model[i], ++salt), tensor.dtype))
-            << tensor.key.ToString();
-        EXPECT_EQ(store.generation(model[i].name, kind), 1U);
-      }
-    }
+    CheckSetAndGather(store);
     store.Close();
   });
 }

@@ -62,40 +62,63 @@ TierPolicy PolicyOf(Where where) {
 class StoreTiersTest
     : public ::testing::TestWithParam<std::tuple<Where, int32_t, int32_t>> {};
 
-// Sets, reads, writes and gathers every tensor twice.
-void CheckTensors(StateStore& store) {
-  const auto model = store.parameters();
-  for (int32_t round = 0; round < 2; ++round) {
-    for (size_t i = 0; i < model.size(); ++i) {
-      const std::vector<float> values = UniqueValues(model[i], round);
-      for (const StateKind& kind : store.kinds(static_cast<int32_t>(i))) {
-        if (kind == kGradient || kind == kWeight) continue;
-        store.Set(model[i].name, kind, values);
-        WriteLease lease = store.Write(model[i].name, kind);
-        for (const auto& piece : lease.pieces()) {
-          auto* floats = reinterpret_cast<float*>(piece.data.data());
-          ASSERT_EQ(floats[0],
-                    values[static_cast<size_t>(piece.fragment.tensor_offset)]);
-          floats[0] += 0.125F;
-        }
-        lease.Commit();
-      }
+struct Tensor {
+  int32_t parameter = 0;
+  StateKind kind;
+};
+
+// Of f32, but for gradients.
+std::vector<Tensor> TensorsOf(const StateStore& store) {
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < store.parameters().size(); ++i) {
+    for (const StateKind& kind : store.kinds(static_cast<int32_t>(i))) {
+      if (IsSavedKind(kind)) tensors.push_back({static_cast<int32_t>(i), kind});
     }
   }
-  for (size_t i = 0; i < model.size(); ++i) {
-    for (const StateKind& kind : store.kinds(static_cast<int32_t>(i))) {
-      if (kind == kGradient || kind == kWeight) continue;
-      std::vector<float> expected = UniqueValues(model[i], 1);
-      for (const Fragment& fragment :
-           store.partitioning().fragments(static_cast<int32_t>(i))) {
-        expected[static_cast<size_t>(fragment.tensor_offset)] += 0.125F;
-      }
-      const GatheredTensor tensor = store.Gather(model[i].name, kind);
-      EXPECT_EQ(std::vector<float>(tensor.f32().begin(), tensor.f32().end()),
-                expected)
-          << tensor.key.ToString();
-      EXPECT_EQ(store.generation(model[i].name, kind), 4U);
+  return tensors;
+}
+
+// Sets the tensor, and changes the first element of each piece by a lease.
+void WriteTensor(StateStore& store, const Tensor& tensor, int32_t salt) {
+  const ParameterSpec& spec =
+      store.parameters()[static_cast<size_t>(tensor.parameter)];
+  const std::vector<float> values = UniqueValues(spec, salt);
+  store.Set(spec.name, tensor.kind, values);
+  WriteLease lease = store.Write(spec.name, tensor.kind);
+  for (const auto& piece : lease.pieces()) {
+    auto* floats = reinterpret_cast<float*>(piece.data.data());
+    EXPECT_EQ(floats[0],
+              values[static_cast<size_t>(piece.fragment.tensor_offset)]);
+    floats[0] += 0.125F;
+  }
+  lease.Commit();
+}
+
+std::vector<float> ValuesAfter(const StateStore& store, const Tensor& tensor,
+                               int32_t salt) {
+  std::vector<float> values = UniqueValues(
+      store.parameters()[static_cast<size_t>(tensor.parameter)], salt);
+  for (const Fragment& fragment :
+       store.partitioning().fragments(tensor.parameter)) {
+    values[static_cast<size_t>(fragment.tensor_offset)] += 0.125F;
+  }
+  return values;
+}
+
+void CheckTensors(StateStore& store) {
+  for (const int32_t salt : {0, 1}) {
+    for (const Tensor& tensor : TensorsOf(store)) {
+      WriteTensor(store, tensor, salt);
     }
+  }
+  for (const Tensor& tensor : TensorsOf(store)) {
+    const std::string& name =
+        store.parameters()[static_cast<size_t>(tensor.parameter)].name;
+    const GatheredTensor gathered = store.Gather(name, tensor.kind);
+    EXPECT_EQ(std::vector<float>(gathered.f32().begin(), gathered.f32().end()),
+              ValuesAfter(store, tensor, 1))
+        << gathered.key.ToString();
+    EXPECT_EQ(store.generation(name, tensor.kind), 4U);
   }
 }
 
@@ -238,8 +261,8 @@ TEST(StoreTiersErrorsTest, ATierWithoutRoomIsRefused) {
   const auto build = [&] {
     StateStore store(
         model, Cut(model, 2, 1),
-        {.tiers = AllIn(std::make_shared<FaultTier>(
-             testutil::FaultTierOptions{.available_bytes = 4096 * 5}))});
+        {.tiers = AllIn(std::make_shared<FaultTier>(testutil::FaultTierOptions{
+             .available_bytes = uint64_t{5} * 4096}))});
   };
   EXPECT_EQ(CodeOf(build), ErrorCode::kResourceExhausted);
   EXPECT_THAT(TextOf(build), HasSubstr("fault tier"));
