@@ -65,9 +65,9 @@ std::vector<Fragment> StoreCheckpoint::fragments(size_t tensor) const {
   const auto num_groups = static_cast<int32_t>(partitioning.groups().size());
   std::vector<Fragment> fragments = partitioning.fragments(parameter);
   if (fragments.empty()) return fragments;
-  const size_t index =
-      segment_index_.at({of.derived ? kMaster : std::string_view(of.key.kind),
-                         partitioning.flat_group_of(parameter)});
+  const std::string_view kind = of.key.kind;
+  const size_t index = segment_index_.at(
+      {of.derived ? kMaster : kind, partitioning.flat_group_of(parameter)});
   for (Fragment& fragment : fragments) {
     const auto rank = static_cast<size_t>(fragment.segment / num_groups);
     fragment.segment =
