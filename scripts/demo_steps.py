@@ -205,7 +205,7 @@ def resume(folder):
                           steps=newest["step"] + 20)
     require(min(after) == newest["step"] + 1, "no step is repeated or left out")
     require(not os.listdir(disk), "nothing is left on the disk")
-    worst = deviation(after, baseline, 1e-4)
+    worst = deviation(after, baseline, 1e-5)
     return (f"saved at step {newest['step']} while training went on, killed at "
             f"step {max(killed)}, resumed on 3 ranks under ZeRO-3 with state on "
             f"NVMe: steps {min(after)} to {max(after)} within {worst:.0e} of "
