@@ -1,8 +1,4 @@
 // ckpt-convert as a user runs it.
-#include "tests/tools/convert_cli.h"
-
-#include <sys/stat.h>
-
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -14,6 +10,7 @@
 #include "tests/testutil/fixtures.h"
 #include "tests/testutil/scratch.h"
 #include "tests/tools/cli.h"
+#include "tests/tools/convert_cli_fixture.h"
 #include "tests/torchfile/writing.h"
 
 namespace muonstore::testutil {
@@ -24,29 +21,8 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Key;
-using testing::Not;
 
 namespace stdfs = std::filesystem;
-
-class ConvertCliTest : public testing::Test {
- protected:
-  std::string Out(const std::string& name = "out") const {
-    return (scratch_ / name).string();
-  }
-  // Exits with `code` and says these words; nothing is left at out.
-  void ExpectRefused(std::vector<std::string> arguments, int code,
-                     const std::string& words) const {
-    const auto before = Snapshot(scratch_.path());
-    const ProcessResult result = RunConvert(std::move(arguments));
-    EXPECT_EQ(result.exit_code, code) << result.err;
-    EXPECT_THAT(result.err, HasSubstr(words));
-    EXPECT_THAT(result.out, IsEmpty());
-    EXPECT_EQ(Snapshot(scratch_.path()), before);
-  }
-
-  const std::string source_ = CheckpointRoot("s2-ws2-bf16-none-base");
-  Scratch scratch_;
-};
 
 TEST_F(ConvertCliTest, HelpTeaches) {
   const ProcessResult result = RunConvert({"--help"});
@@ -198,24 +174,6 @@ TEST_F(ConvertCliTest, Fp16MomentumLeavesOffload) {
             0);
 }
 
-TEST_F(ConvertCliTest, ALinkToNothingIsNoRoot) {
-  stdfs::create_symlink("nowhere", scratch_ / "link");
-  for (const std::string below : {"link", "link/sub"}) {
-    const ProcessResult result =
-        RunConvert({source_, Out(below), "--to", "native"});
-    EXPECT_EQ(result.exit_code, 3);
-    EXPECT_THAT(result.err, HasSubstr("is a link to what does not exist"));
-  }
-  EXPECT_FALSE(stdfs::exists(scratch_ / "nowhere"));
-}
-
-TEST_F(ConvertCliTest, AnEmptyLatestCountsAsAbsent) {
-  stdfs::create_directories(Out());
-  WriteBytes(scratch_ / "out/latest", "");
-  ASSERT_EQ(RunConvert({source_, Out(), "--to", "native"}).exit_code, 0);
-  EXPECT_EQ(ReadBytes(scratch_ / "out/latest"), "step5");
-}
-
 TEST_F(ConvertCliTest, StageThreeNeedsAnAnswer) {
   ExpectRefused({source_, Out(), "--to", "native", "--stage", "3"}, 2,
                 "--zero-init yes");
@@ -241,20 +199,6 @@ TEST_F(ConvertCliTest, NvmeIsRefusedByName) {
             "cpu");
 }
 
-// A fingerprint of the replaced tag would belong to another state.
-TEST_F(ConvertCliTest, AnOverwriteTakesTheOldTagsFingerprintAway) {
-  const stdfs::path fingerprint = scratch_ / "out/step5.fingerprint.json";
-  for (const std::string format : {"native", "safetensors"}) {
-    ConvertJson({source_, Out(), "--to", "deepspeed", "--overwrite"});
-    ASSERT_TRUE(stdfs::exists(fingerprint));
-    ConvertJson({source_, Out(), "--to", format, "--overwrite", "--dry-run"});
-    EXPECT_TRUE(stdfs::exists(fingerprint));
-    ConvertJson({source_, Out(), "--to", format, "--overwrite"});
-    EXPECT_FALSE(stdfs::exists(fingerprint)) << format;
-    ASSERT_GT(stdfs::remove_all(scratch_ / "out"), 0U);
-  }
-}
-
 TEST_F(ConvertCliTest, ShardsAndTheirIndexAreCounted) {
   const std::vector<std::string> line = {
       source_, Out(), "--to", "safetensors", "--max-shard-size", "10KiB"};
@@ -264,57 +208,6 @@ TEST_F(ConvertCliTest, ShardsAndTheirIndexAreCounted) {
   EXPECT_THAT(result.out, HasSubstr(std::to_string(files.size() - 1) +
                                     " shards and an index"));
   EXPECT_TRUE(files.contains("model.safetensors.index.json"));
-}
-
-TEST_F(ConvertCliTest, AnExistingTagStaysWithoutOverwrite) {
-  ASSERT_EQ(RunConvert({source_, Out(), "--to", "native"}).exit_code, 0);
-  ExpectRefused({source_, Out(), "--to", "native"}, 2, "--overwrite");
-  EXPECT_EQ(RunConvert({source_, Out(), "--to", "native", "--overwrite",
-                        "--world-size", "4"})
-                .exit_code,
-            0);
-  EXPECT_EQ(InspectJson({Out()})["num_ranks"], 4);
-}
-
-TEST_F(ConvertCliTest, OtherTagsAndLatestStay) {
-  const std::string twotags = CheckpointRoot("s2-ws2-bf16-none-twotags");
-  ASSERT_EQ(RunConvert({twotags, Out(), "--to", "native", "--tag", "step5"})
-                .exit_code,
-            0);
-  EXPECT_EQ(ReadBytes(scratch_ / "out/latest"), "step5");
-  const auto before = Snapshot(scratch_ / "out/step5");
-  ASSERT_EQ(RunConvert({twotags, Out(), "--to", "native"}).exit_code, 0);
-  EXPECT_EQ(ReadBytes(scratch_ / "out/latest"), "step5");
-  EXPECT_EQ(Snapshot(scratch_ / "out/step5"), before);
-  ASSERT_EQ(RunConvert({twotags, Out(), "--to", "native", "--out-tag", "new",
-                        "--set-latest"})
-                .exit_code,
-            0);
-  EXPECT_EQ(ReadBytes(scratch_ / "out/latest"), "new");
-  EXPECT_EQ(Inspect({"diff", twotags, Out()}).exit_code, 0);
-}
-
-TEST_F(ConvertCliTest, TheSourceIsNeverInTheWay) {
-  const std::string root = scratch_.Copy(source_, "root").string();
-  ExpectRefused({root, root, "--to", "native", "--overwrite"}, 2,
-                "is the source itself");
-  ExpectRefused({root, root + "/step5", "--to", "native"}, 2,
-                "inside the source");
-  ExpectRefused({root, root + "/deep/er", "--to", "native"}, 2,
-                "inside the source's root");
-  // The target would replace the folder that holds the source.
-  ExpectRefused({root, scratch_.path().string(), "--to", "native", "--out-tag",
-                 "root", "--overwrite"},
-                2, "holds the source");
-  // By another name.
-  stdfs::create_directory_symlink(root, scratch_ / "link");
-  ExpectRefused({root, Out("link"), "--to", "native", "--overwrite"}, 2,
-                "is the source itself");
-  // The root itself may take another tag.
-  EXPECT_EQ(
-      RunConvert({root, root, "--to", "native", "--out-tag", "x"}).exit_code,
-      0);
-  EXPECT_EQ(ReadBytes(scratch_ / "root/latest"), "step5");
 }
 
 TEST_F(ConvertCliTest, ADryRunWritesNothing) {
@@ -370,65 +263,6 @@ TEST_F(ConvertCliTest, WhatTheSourceLacksANativeTargetLacks) {
   EXPECT_THAT(json["losses"], IsEmpty());
   // Never zeros in silence.
   EXPECT_EQ(Inspect({"diff", elastic, Out()}).exit_code, 4);
-}
-
-TEST_F(ConvertCliTest, FilesBesideAreListedOrCarried) {
-  const auto root = scratch_.Copy(source_, "root");
-  WriteBytes(root / "config.json", "{}");
-  WriteBytes(root / "zero_to_fp32.py", "print()");
-  ProcessResult result = RunConvert({root.string(), Out(), "--to", "native"});
-  EXPECT_THAT(result.out,
-              HasSubstr("config.json, zero_to_fp32.py: not copied"));
-  EXPECT_FALSE(stdfs::exists(scratch_ / "out/config.json"));
-  WriteBytes(scratch_ / "out/config.json", "mine");
-  result = RunConvert(
-      {root.string(), Out(), "--to", "native", "--overwrite", "--carry-files"});
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(ReadBytes(scratch_ / "out/config.json"), "mine");
-  EXPECT_EQ(ReadBytes(scratch_ / "out/zero_to_fp32.py"), "print()");
-}
-
-// Whatever a run left beside its tags and in them.
-TEST_F(ConvertCliTest, FoldersLinksAndHiddenFilesAreCarriedToo) {
-  const auto root = scratch_.Copy(source_, "root");
-  stdfs::create_directories(root / "logs/deep");
-  WriteBytes(root / "logs/deep/a.txt", "a");
-  WriteBytes(root / ".hidden", "h");
-  WriteBytes(root / "run.sh", "#!/bin/sh");
-  stdfs::permissions(root / "run.sh", stdfs::perms::owner_exec,
-                     stdfs::perm_options::add);
-  stdfs::create_symlink("logs/deep", root / "link");
-  stdfs::create_symlink("nowhere", root / "dangling");
-  WriteBytes(root / "step5/notes.txt", "mine");
-  scratch_.Copy(root / "step5", "root/other_tag");
-  const auto listed = ConvertJson({root.string(), Out("a"), "--dry-run"});
-  EXPECT_EQ(listed["beside"],
-            nlohmann::json({".hidden", "dangling", "link", "logs/", "run.sh",
-                            "step5/notes.txt"}));
-  for (const std::string format : {"native", "deepspeed", "safetensors"}) {
-    SCOPED_TRACE(format);
-    const stdfs::path out = scratch_ / format;
-    ConvertJson({root.string(), out.string(), "--to", format, "--out-tag", "t",
-                 "--carry-files"});
-    EXPECT_EQ(ReadBytes(out / "logs/deep/a.txt"), "a");
-    EXPECT_EQ(ReadBytes(out / ".hidden"), "h");
-    EXPECT_EQ(stdfs::read_symlink(out / "link"), "logs/deep");
-    EXPECT_EQ(stdfs::read_symlink(out / "dangling"), "nowhere");
-    EXPECT_EQ(ReadBytes(out / "t/notes.txt"), "mine");
-    EXPECT_NE(
-        stdfs::status(out / "run.sh").permissions() & stdfs::perms::owner_exec,
-        stdfs::perms::none);
-    EXPECT_FALSE(stdfs::exists(out / "other_tag"));
-    EXPECT_FALSE(stdfs::exists(out / "..carried.muonstore-partial"));
-  }
-}
-
-TEST_F(ConvertCliTest, AFileInThePlaceOfTheFingerprintStays) {
-  stdfs::create_directories(Out());
-  WriteBytes(scratch_ / "out/step5.fingerprint.json", "mine");
-  ExpectRefused({source_, Out()}, 2, "--overwrite allows that");
-  EXPECT_EQ(ReadBytes(scratch_ / "out/step5.fingerprint.json"), "mine");
-  EXPECT_EQ(RunConvert({source_, Out(), "--overwrite"}).exit_code, 0);
 }
 
 TEST_F(ConvertCliTest, LikeAndConfigSettleTheOrder) {
@@ -496,29 +330,6 @@ TEST_F(ConvertCliTest, ATorchFileBecomesSafetensors) {
                                  Out(), "--to", "safetensors", "--verify"});
   EXPECT_EQ(json["target"]["tag"], "plain");
   EXPECT_THAT(Snapshot(Out()), Contains(Key("plain/model.safetensors")));
-}
-
-TEST_F(ConvertCliTest, TwoConversionsIntoOneRootAreRefused) {
-  ASSERT_EQ(RunConvert({source_, Out(), "--to", "native"}).exit_code, 0);
-  const auto lock = PosixFileSystem()->TryLock(Out() + "/.muonstore-lock");
-  ASSERT_NE(lock, nullptr);
-  const ProcessResult result =
-      RunConvert({source_, Out(), "--to", "native", "--out-tag", "other"});
-  EXPECT_EQ(result.exit_code, 3);
-  EXPECT_THAT(result.err, HasSubstr("another process writes"));
-}
-
-TEST_F(ConvertCliTest, ModesFollowTheUmask) {
-  const mode_t before = ::umask(027);
-  const int exit_code =
-      RunConvert({source_, Out(), "--to", "native"}).exit_code;
-  ::umask(before);
-  ASSERT_EQ(exit_code, 0);
-  for (const auto& entry :
-       stdfs::recursive_directory_iterator(scratch_ / "out")) {
-    const auto mode = static_cast<unsigned>(entry.status().permissions());
-    EXPECT_EQ(mode, entry.is_directory() ? 0750U : 0640U) << entry.path();
-  }
 }
 
 TEST_F(ConvertCliTest, JsonErrors) {

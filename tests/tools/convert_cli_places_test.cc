@@ -1,0 +1,190 @@
+// What ckpt-convert puts where, and what it leaves alone.
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muonstore/file_system.h"
+#include "tests/testutil/fixtures.h"
+#include "tests/testutil/scratch.h"
+#include "tests/tools/cli.h"
+#include "tests/tools/convert_cli_fixture.h"
+
+namespace muonstore::testutil {
+namespace {
+
+using testing::HasSubstr;
+
+namespace stdfs = std::filesystem;
+
+TEST_F(ConvertCliTest, ALinkToNothingIsNoRoot) {
+  stdfs::create_symlink("nowhere", scratch_ / "link");
+  for (const std::string below : {"link", "link/sub"}) {
+    const ProcessResult result =
+        RunConvert({source_, Out(below), "--to", "native"});
+    EXPECT_EQ(result.exit_code, 3);
+    EXPECT_THAT(result.err, HasSubstr("is a link to what does not exist"));
+  }
+  EXPECT_FALSE(stdfs::exists(scratch_ / "nowhere"));
+}
+
+TEST_F(ConvertCliTest, AnEmptyLatestCountsAsAbsent) {
+  stdfs::create_directories(Out());
+  WriteBytes(scratch_ / "out/latest", "");
+  ASSERT_EQ(RunConvert({source_, Out(), "--to", "native"}).exit_code, 0);
+  EXPECT_EQ(ReadBytes(scratch_ / "out/latest"), "step5");
+}
+
+// A fingerprint of the replaced tag would belong to another state.
+TEST_F(ConvertCliTest, AnOverwriteTakesTheOldTagsFingerprintAway) {
+  const stdfs::path fingerprint = scratch_ / "out/step5.fingerprint.json";
+  for (const std::string format : {"native", "safetensors"}) {
+    ConvertJson({source_, Out(), "--to", "deepspeed", "--overwrite"});
+    ASSERT_TRUE(stdfs::exists(fingerprint));
+    ConvertJson({source_, Out(), "--to", format, "--overwrite", "--dry-run"});
+    EXPECT_TRUE(stdfs::exists(fingerprint));
+    ConvertJson({source_, Out(), "--to", format, "--overwrite"});
+    EXPECT_FALSE(stdfs::exists(fingerprint)) << format;
+    ASSERT_GT(stdfs::remove_all(scratch_ / "out"), 0U);
+  }
+}
+
+TEST_F(ConvertCliTest, AnExistingTagStaysWithoutOverwrite) {
+  ASSERT_EQ(RunConvert({source_, Out(), "--to", "native"}).exit_code, 0);
+  ExpectRefused({source_, Out(), "--to", "native"}, 2, "--overwrite");
+  EXPECT_EQ(RunConvert({source_, Out(), "--to", "native", "--overwrite",
+                        "--world-size", "4"})
+                .exit_code,
+            0);
+  EXPECT_EQ(InspectJson({Out()})["num_ranks"], 4);
+}
+
+TEST_F(ConvertCliTest, OtherTagsAndLatestStay) {
+  const std::string twotags = CheckpointRoot("s2-ws2-bf16-none-twotags");
+  ASSERT_EQ(RunConvert({twotags, Out(), "--to", "native", "--tag", "step5"})
+                .exit_code,
+            0);
+  EXPECT_EQ(ReadBytes(scratch_ / "out/latest"), "step5");
+  const auto before = Snapshot(scratch_ / "out/step5");
+  ASSERT_EQ(RunConvert({twotags, Out(), "--to", "native"}).exit_code, 0);
+  EXPECT_EQ(ReadBytes(scratch_ / "out/latest"), "step5");
+  EXPECT_EQ(Snapshot(scratch_ / "out/step5"), before);
+  ASSERT_EQ(RunConvert({twotags, Out(), "--to", "native", "--out-tag", "new",
+                        "--set-latest"})
+                .exit_code,
+            0);
+  EXPECT_EQ(ReadBytes(scratch_ / "out/latest"), "new");
+  EXPECT_EQ(Inspect({"diff", twotags, Out()}).exit_code, 0);
+}
+
+TEST_F(ConvertCliTest, TheSourceIsNeverInTheWay) {
+  const std::string root = scratch_.Copy(source_, "root").string();
+  ExpectRefused({root, root, "--to", "native", "--overwrite"}, 2,
+                "is the source itself");
+  ExpectRefused({root, root + "/step5", "--to", "native"}, 2,
+                "inside the source");
+  ExpectRefused({root, root + "/deep/er", "--to", "native"}, 2,
+                "inside the source's root");
+  // The target would replace the folder that holds the source.
+  ExpectRefused({root, scratch_.path().string(), "--to", "native", "--out-tag",
+                 "root", "--overwrite"},
+                2, "holds the source");
+  // By another name.
+  stdfs::create_directory_symlink(root, scratch_ / "link");
+  ExpectRefused({root, Out("link"), "--to", "native", "--overwrite"}, 2,
+                "is the source itself");
+  // The root itself may take another tag.
+  EXPECT_EQ(
+      RunConvert({root, root, "--to", "native", "--out-tag", "x"}).exit_code,
+      0);
+  EXPECT_EQ(ReadBytes(scratch_ / "root/latest"), "step5");
+}
+
+TEST_F(ConvertCliTest, FilesBesideAreListedOrCarried) {
+  const auto root = scratch_.Copy(source_, "root");
+  WriteBytes(root / "config.json", "{}");
+  WriteBytes(root / "zero_to_fp32.py", "print()");
+  ProcessResult result = RunConvert({root.string(), Out(), "--to", "native"});
+  EXPECT_THAT(result.out,
+              HasSubstr("config.json, zero_to_fp32.py: not copied"));
+  EXPECT_FALSE(stdfs::exists(scratch_ / "out/config.json"));
+  WriteBytes(scratch_ / "out/config.json", "mine");
+  result = RunConvert(
+      {root.string(), Out(), "--to", "native", "--overwrite", "--carry-files"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(ReadBytes(scratch_ / "out/config.json"), "mine");
+  EXPECT_EQ(ReadBytes(scratch_ / "out/zero_to_fp32.py"), "print()");
+}
+
+// Whatever a run left beside its tags and in them.
+TEST_F(ConvertCliTest, FoldersLinksAndHiddenFilesAreCarriedToo) {
+  const auto root = scratch_.Copy(source_, "root");
+  stdfs::create_directories(root / "logs/deep");
+  WriteBytes(root / "logs/deep/a.txt", "a");
+  WriteBytes(root / ".hidden", "h");
+  WriteBytes(root / "run.sh", "#!/bin/sh");
+  stdfs::permissions(root / "run.sh", stdfs::perms::owner_exec,
+                     stdfs::perm_options::add);
+  stdfs::create_symlink("logs/deep", root / "link");
+  stdfs::create_symlink("nowhere", root / "dangling");
+  WriteBytes(root / "step5/notes.txt", "mine");
+  scratch_.Copy(root / "step5", "root/other_tag");
+  const auto listed = ConvertJson({root.string(), Out("a"), "--dry-run"});
+  EXPECT_EQ(listed["beside"],
+            nlohmann::json({".hidden", "dangling", "link", "logs/", "run.sh",
+                            "step5/notes.txt"}));
+  for (const std::string format : {"native", "deepspeed", "safetensors"}) {
+    SCOPED_TRACE(format);
+    const stdfs::path out = scratch_ / format;
+    ConvertJson({root.string(), out.string(), "--to", format, "--out-tag", "t",
+                 "--carry-files"});
+    EXPECT_EQ(ReadBytes(out / "logs/deep/a.txt"), "a");
+    EXPECT_EQ(ReadBytes(out / ".hidden"), "h");
+    EXPECT_EQ(stdfs::read_symlink(out / "link"), "logs/deep");
+    EXPECT_EQ(stdfs::read_symlink(out / "dangling"), "nowhere");
+    EXPECT_EQ(ReadBytes(out / "t/notes.txt"), "mine");
+    EXPECT_NE(
+        stdfs::status(out / "run.sh").permissions() & stdfs::perms::owner_exec,
+        stdfs::perms::none);
+    EXPECT_FALSE(stdfs::exists(out / "other_tag"));
+    EXPECT_FALSE(stdfs::exists(out / "..carried.muonstore-partial"));
+  }
+}
+
+TEST_F(ConvertCliTest, AFileInThePlaceOfTheFingerprintStays) {
+  stdfs::create_directories(Out());
+  WriteBytes(scratch_ / "out/step5.fingerprint.json", "mine");
+  ExpectRefused({source_, Out()}, 2, "--overwrite allows that");
+  EXPECT_EQ(ReadBytes(scratch_ / "out/step5.fingerprint.json"), "mine");
+  EXPECT_EQ(RunConvert({source_, Out(), "--overwrite"}).exit_code, 0);
+}
+
+TEST_F(ConvertCliTest, TwoConversionsIntoOneRootAreRefused) {
+  ASSERT_EQ(RunConvert({source_, Out(), "--to", "native"}).exit_code, 0);
+  const auto lock = PosixFileSystem()->TryLock(Out() + "/.muonstore-lock");
+  ASSERT_NE(lock, nullptr);
+  const ProcessResult result =
+      RunConvert({source_, Out(), "--to", "native", "--out-tag", "other"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, HasSubstr("another process writes"));
+}
+
+TEST_F(ConvertCliTest, ModesFollowTheUmask) {
+  const mode_t before = ::umask(027);
+  const int exit_code =
+      RunConvert({source_, Out(), "--to", "native"}).exit_code;
+  ::umask(before);
+  ASSERT_EQ(exit_code, 0);
+  for (const auto& entry :
+       stdfs::recursive_directory_iterator(scratch_ / "out")) {
+    const auto mode = static_cast<unsigned>(entry.status().permissions());
+    EXPECT_EQ(mode, entry.is_directory() ? 0750U : 0640U) << entry.path();
+  }
+}
+
+}  // namespace
+}  // namespace muonstore::testutil
