@@ -65,7 +65,10 @@ Transfer::Transfer(OpenFilePtr file, const TransferRequest& request)
 void Transfer::PieceDone(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   if (error_ == nullptr) error_ = std::move(error);
-  if (--num_left_ == 0) is_done_.notify_all();
+  if (--num_left_ > 0) return;
+  // Before anybody goes on: who waited may count on the file being closed.
+  file_.reset();
+  is_done_.notify_all();
 }
 
 void Transfer::Wait() {

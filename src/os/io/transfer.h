@@ -5,7 +5,7 @@
 //   request's result whether another one must follow: short transfers go on
 //   where they stopped, interrupted ones again.
 // Ownership: every piece and the handle share the transfer, which keeps the
-//   file open.
+//   file open until it is done.
 // Threads: a piece belongs to one thread at a time; a transfer to many.
 // Failures: Wait throws Error with file and offset: kDataLoss where a file ends
 //   too early, kResourceExhausted where space does, else kUnavailable.
@@ -51,6 +51,7 @@ class Transfer {
  public:
   Transfer(OpenFilePtr file, const TransferRequest& request);
 
+  // Until it is done.
   OpenFile& file() const { return *file_; }
   const TransferRequest& request() const { return request_; }
 
