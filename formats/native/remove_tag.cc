@@ -14,6 +14,7 @@ void RemoveTag(os::OutputRoot& root, const std::string& tag) {
   const std::string save_id = ReadManifest(fs, directory).save_id;
   if (fs.Stat(view)) {
     fs.Rename(view, StrCat(directory, "/", StagedViewName(save_id)));
+    fs.SyncDirectory(directory);
   }
   fs.Remove(StrCat(directory, "/", kManifestName));
   fs.SyncDirectory(directory);

@@ -1,6 +1,7 @@
 // Removes a native tag so that no crash leaves a part of it that looks whole.
 //
-//  1. checkpoint.h5 gets its staged name, which carries the save's id.
+//  1. checkpoint.h5 gets its staged name, which carries the save's id, and the
+//     folder is fsynced.
 //  2. manifest.json is removed and the folder fsynced: the tag is gone.
 //  3. All files with a save's id are removed, then the folder, if nothing else
 //     is in it.
