@@ -79,12 +79,12 @@ class OffloadExecutor::Impl {
     return {store_, *staging_, options_.swap_mode, swapped_};
   }
   // Over all ranks; an error on one of them is thrown on all.
-  ExactSum AllReduceSum(const ExactSum& sum,
-                        const std::optional<Error>& error) const;
+  ExactSum AllReduceSum(const ExactSum& sum, const std::optional<Error>& error);
   ExactSum SumGradients();
   Decision Decide(const StepOptions& options,
                   std::optional<LeaseTable::Exclusive>& exclusive,
                   StepReport& report);
+  void AwaitSave();
   // Commit.
   void Commit(const Decision& decision, StepReport& report);
   std::vector<MomentumParams> MomentumOf(const Decision& decision) const;
@@ -116,6 +116,8 @@ class OffloadExecutor::Impl {
   std::vector<std::unique_ptr<IoMemory>> registered_;
   std::unique_ptr<MuonPipeline> pipeline_;
   SwapCounts swapped_;  // By the current step.
+  // Some rank has state to update that a save still reads.
+  bool waits_for_save_ = false;
 };
 
 // Clipping by a norm, as torch and DeepSpeed do: min(1, max_norm / (norm +

@@ -1,6 +1,7 @@
 // One step: prepare, decide, commit.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <string>
 #include <tuple>
@@ -153,13 +154,17 @@ float OffloadExecutor::Impl::AgreeOnDivisor(
 }
 
 ExactSum OffloadExecutor::Impl::AllReduceSum(
-    const ExactSum& sum, const std::optional<Error>& error) const {
+    const ExactSum& sum, const std::optional<Error>& error) {
   const ExactSum::Words words = sum.words();
-  std::array<int64_t, std::tuple_size_v<ExactSum::Words> + 1> all = {};
+  constexpr size_t kFailed = std::tuple_size_v<ExactSum::Words>;
+  constexpr size_t kWaits = kFailed + 1;
+  std::array<int64_t, kWaits + 1> all = {};
   std::copy(words.begin(), words.end(), all.begin());
-  all.back() = error.has_value() ? 1 : 0;
+  all[kFailed] = error.has_value() ? 1 : 0;
+  all[kWaits] = store_.segments->AwaitUpdates({}) ? 0 : 1;
   store_.communicator->AllReduce(all, ReduceOp::kSum);
-  if (all.back() != 0) {
+  waits_for_save_ = all[kWaits] != 0;
+  if (all[kFailed] != 0) {
     RequireAgreement(*store_.communicator, "reading gradients", error, 0);
   }
   ExactSum::Words total = {};
@@ -349,6 +354,17 @@ void OffloadExecutor::Impl::AdvanceCounters() {
   for (int64_t& step : store_.record.group_steps) ++step;
 }
 
+// A save that a rank waits for may take longer than peers wait for a rank: they
+// hear of it.
+void OffloadExecutor::Impl::AwaitSave() {
+  std::array<int64_t, 1> waits = {waits_for_save_ ? 1 : 0};
+  while (waits[0] != 0) {
+    waits[0] =
+        store_.segments->AwaitUpdates(std::chrono::milliseconds(100)) ? 0 : 1;
+    store_.communicator->AllReduce(waits, ReduceOp::kMax);
+  }
+}
+
 void OffloadExecutor::Impl::Commit(const Decision& decision,
                                    StepReport& report) {
   if (clips_updates()) {
@@ -380,6 +396,7 @@ StepReport OffloadExecutor::Impl::Step(const StepOptions& options) {
     if (report.overflow) {
       ++store_.record.skipped_steps;
     } else {
+      AwaitSave();
       try {
         Commit(decision, report);
       } catch (const std::exception& error) {

@@ -18,6 +18,7 @@
 #define MUONSTORE_SRC_STORE_SEGMENTS_H_
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -61,6 +62,10 @@ class Segments {
   // where it throws.
   void BeginPartialWrite(std::string_view kind, int32_t flat_group);
 
+  // See SlotTable.
+  bool AwaitUpdates(std::chrono::milliseconds timeout) {
+    return slots_.AwaitUpdates(timeout);
+  }
   // A step will write every element of the segment. Waits where a snapshot pins
   // it and no slot is free.
   void BeginUpdate(std::string_view kind, int32_t flat_group);

@@ -89,6 +89,22 @@ int32_t SlotTable::WaitFor(int32_t segment, int32_t (*choose)(const Segment&)) {
   return slot;
 }
 
+bool SlotTable::AwaitUpdates(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  const auto can_begin = [&] {
+    return std::all_of(
+        segments_.begin(), segments_.end(),
+        [](const Segment& segment) { return UpdateSlot(segment) >= 0; });
+  };
+  if (can_begin()) return true;
+  waited_s_ -= NowS();
+  ++num_waiting_;
+  const bool done = unpinned_.wait_for(lock, timeout, can_begin);
+  waited_s_ += NowS();
+  --num_waiting_;
+  return done;
+}
+
 void SlotTable::BeginUpdate(int32_t segment) {
   if (next(segment) >= 0) return;
   WaitFor(segment, UpdateSlot);

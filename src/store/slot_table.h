@@ -13,6 +13,7 @@
 #ifndef MUONSTORE_SRC_STORE_SLOT_TABLE_H_
 #define MUONSTORE_SRC_STORE_SLOT_TABLE_H_
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -40,6 +41,9 @@ class SlotTable {
   // Where the update goes that was begun; -1 where none was.
   int32_t next(int32_t segment) const;
 
+  // Whether updates of all segments can begin without waiting; waits until
+  // then, or for so long.
+  bool AwaitUpdates(std::chrono::milliseconds timeout);
   // A step writes all of the segment. Waits.
   void BeginUpdate(int32_t segment);
   // Of all updates that were begun.

@@ -35,7 +35,8 @@ std::unique_ptr<StateStore> MakeStepStore(
   auto store = std::make_unique<StateStore>(
       model, std::move(partitioning),
       StoreOptions{.communicator = std::move(communicator),
-                   .tiers = setup.tiers});
+                   .tiers = setup.tiers,
+                   .max_snapshot_bytes = setup.max_snapshot_bytes});
   for (const ParameterSpec& parameter : model) {
     if (parameter.optimizer == Optimizer::kNone) continue;
     const std::vector<float> values = RandomValues(parameter, 0);

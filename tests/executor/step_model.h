@@ -26,6 +26,7 @@ struct StepSetup {
   std::vector<ParameterSpec> model;  // Empty: SmallModel().
   TierPolicy tiers = {};
   SwapMode swap_mode = SwapMode::kPipelined;
+  uint64_t max_snapshot_bytes = 0;
 };
 
 // A store with random masters and their rounded compute weights.

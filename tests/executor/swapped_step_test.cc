@@ -1,8 +1,9 @@
 // Steps over state that lies on a tier that is not memory.
 #include <atomic>
-#include <map>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "tests/store/store_ranks.h"
 #include "tests/tensor/error_of.h"
 #include "tests/testutil/fault_tier.h"
+#include "tests/testutil/run_ranks.h"
 
 namespace muonstore {
 namespace {
@@ -298,6 +300,35 @@ TEST(SwappedStepTest, ASnapshotKeepsItsBytesWhileStepsGoOn) {
     EXPECT_EQ(bytes_of(*snapshot), boundary);
     EXPECT_EQ(AllState(*store), reference);
   }
+}
+
+// A save of state that has no second copy takes longer than ranks wait for each
+// other: the step waits with all of them, and is no hang.
+TEST(SwappedStepTest, AStepWaitsForASaveLongerThanPeersWait) {
+  const std::string rendezvous = testutil::UniqueRendezvous();
+  testutil::RunRanks(2, [&](int32_t rank) {
+    const std::shared_ptr<Communicator> ranks =
+        ConnectSharedMemory({.rank = rank,
+                             .size = 2,
+                             .rendezvous = rendezvous,
+                             .timeout = std::chrono::milliseconds(1000)});
+    const auto store =
+        MakeStepStore(ranks, {.model = PagedModel(), .max_snapshot_bytes = 1});
+    OffloadExecutor executor(*store, StepOptionsOf(*store));
+    auto snapshot = TakeSnapshot(store->impl(), {.concurrent = true});
+    AccumulateAll(*store, executor, 1);
+    std::thread saver([&] {
+      // Rank 0's disk is slow.
+      if (rank == 0) std::this_thread::sleep_for(std::chrono::seconds(3));
+      snapshot.reset();
+    });
+    const StepReport report = executor.Step();
+    if (rank == 0) EXPECT_GT(report.snapshot_wait_s, 1);
+    saver.join();
+    EXPECT_EQ(store->record().steps, 1);
+    executor.Close();
+    store->Close();
+  });
 }
 
 }  // namespace
