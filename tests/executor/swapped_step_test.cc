@@ -323,7 +323,9 @@ TEST(SwappedStepTest, AStepWaitsForASaveLongerThanPeersWait) {
       snapshot.reset();
     });
     const StepReport report = executor.Step();
-    if (rank == 0) EXPECT_GT(report.snapshot_wait_s, 1);
+    if (rank == 0) {
+      EXPECT_GT(report.snapshot_wait_s, 1);
+    }
     saver.join();
     EXPECT_EQ(store->record().steps, 1);
     executor.Close();
