@@ -127,10 +127,11 @@ class Case:
                 return f"FAILED: back: {difference}"
             return "equal, through another unit" if changed else "equal"
 
-    # What the loss scaler's counters prove.
+    # What the loss scaler's counters prove, or what it goes on with.
     def known_scale(self):
+        other = "none" if self.offload == "cpu" else "cpu"
         result = run([self.convert_tool, str(self.path), "/nowhere/x",
-                      "--tag", self.tag, "--offload", "cpu", "--dry-run",
+                      "--tag", self.tag, "--offload", other, "--dry-run",
                       "--momentum-scale", "auto", "--json"])
         found = re.search(r"loss scale ([0-9.e+]+)", result.stdout)
         return found.group(1) if found else "1"
