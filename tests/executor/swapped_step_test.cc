@@ -311,7 +311,7 @@ TEST(SwappedStepTest, AStepWaitsForASaveLongerThanPeersWait) {
         ConnectSharedMemory({.rank = rank,
                              .size = 2,
                              .rendezvous = rendezvous,
-                             .timeout = std::chrono::milliseconds(1000)});
+                             .timeout = std::chrono::seconds(2)});
     const auto store =
         MakeStepStore(ranks, {.model = PagedModel(), .max_snapshot_bytes = 1});
     OffloadExecutor executor(*store, StepOptionsOf(*store));
@@ -319,7 +319,7 @@ TEST(SwappedStepTest, AStepWaitsForASaveLongerThanPeersWait) {
     AccumulateAll(*store, executor, 1);
     std::thread saver([&] {
       // Rank 0's disk is slow.
-      if (rank == 0) std::this_thread::sleep_for(std::chrono::seconds(3));
+      if (rank == 0) std::this_thread::sleep_for(std::chrono::seconds(5));
       snapshot.reset();
     });
     const StepReport report = executor.Step();
