@@ -6,16 +6,6 @@
 
 namespace muonstore {
 
-namespace {
-
-SegmentRun RunOf(const MatrixTask& task, const MatrixPiece& piece) {
-  return {.flat_group = task.flat_group,
-          .first = piece.segment_offset,
-          .count = piece.length};
-}
-
-}  // namespace
-
 MuonPipeline::MuonPipeline(const PipelineParts& parts)
     : plan_(parts.chunks),
       units_(parts.units),

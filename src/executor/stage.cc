@@ -4,12 +4,11 @@
 #include <tuple>
 
 #include "muonstore/error.h"
+#include "muonstore/file_system.h"
 #include "src/base/str.h"
 
 namespace muonstore {
 namespace {
-
-constexpr uint64_t kPageBytes = 4096;
 
 bool Reads(StageUse use) { return use != StageUse::kReplace; }
 bool WritesNext(StageUse use) {
@@ -55,7 +54,7 @@ Stage::Part Stage::MakePart(const StagedKind& kind, const SegmentRun& window,
   }
   const uint64_t bytes = StagedBytes(store_, kind.kind, window);
   part.is_staged = true;
-  part.out = buffer.subspan(offset % kPageBytes, size);
+  part.out = buffer.subspan(offset % kIoBlockBytes, size);
   part.in = part.out;
   buffer = buffer.subspan(bytes);
   return part;

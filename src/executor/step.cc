@@ -209,11 +209,8 @@ std::vector<UpdateRun> OffloadExecutor::Impl::RunsOf(
                   task.rows, task.cols);
     for (const MatrixPiece& piece : task.pieces) {
       if (piece.rank != store_.communicator->rank()) continue;
-      runs.push_back({.at = {.flat_group = task.flat_group,
-                             .first = piece.segment_offset,
-                             .count = piece.length},
-                      .group = task.group,
-                      .scale = scale});
+      runs.push_back(
+          {.at = RunOf(task, piece), .group = task.group, .scale = scale});
     }
   }
   return SplitRuns(runs);

@@ -22,9 +22,7 @@ Unit UnitOf(const ChunkPlan& chunks, std::span<const size_t> tasks,
     const MatrixTask& task = chunks.tasks[index];
     for (const MatrixPiece& piece : task.pieces) {
       if (piece.rank != rank) continue;
-      runs.push_back({.flat_group = task.flat_group,
-                      .first = piece.segment_offset,
-                      .count = piece.length});
+      runs.push_back(RunOf(task, piece));
     }
   }
   return MakeUnit(std::move(runs));

@@ -46,6 +46,13 @@ inline constexpr std::array kApplyKinds = {
     StagedKind{kMaster, StageUse::kUpdate},
     StagedKind{kWeight, StageUse::kReplace}};
 
+// Where a piece of a matrix lies in its rank's segment.
+inline SegmentRun RunOf(const MatrixTask& task, const MatrixPiece& piece) {
+  return {.flat_group = task.flat_group,
+          .first = piece.segment_offset,
+          .count = piece.length};
+}
+
 // A Muon unit with the tasks of the chunk plan that have elements in it.
 struct TaskUnit {
   Unit unit;

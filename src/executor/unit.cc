@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <tuple>
 
+#include "muonstore/file_system.h"
+
 namespace muonstore {
 namespace {
 
-constexpr uint64_t kPageBytes = 4096;
-constexpr uint64_t kPageElements = kPageBytes / sizeof(float);
+constexpr uint64_t kPageElements = kIoBlockBytes / sizeof(float);
 
 uint64_t ElementBytes(const StateStore::Impl& store, std::string_view kind,
                       int32_t flat_group) {
@@ -47,8 +48,8 @@ uint64_t StagedBytes(const StateStore::Impl& store, std::string_view kind,
   const uint64_t size = ElementBytes(store, kind, window.flat_group);
   const uint64_t begin = static_cast<uint64_t>(window.first) * size;
   const uint64_t end = static_cast<uint64_t>(window.end()) * size;
-  return (end + kPageBytes - 1) / kPageBytes * kPageBytes -
-         begin / kPageBytes * kPageBytes;
+  return (end + kIoBlockBytes - 1) / kIoBlockBytes * kIoBlockBytes -
+         begin / kIoBlockBytes * kIoBlockBytes;
 }
 
 uint64_t StagedBytes(const StateStore::Impl& store,
@@ -78,7 +79,7 @@ std::vector<Unit> CutSegment(const StateStore::Impl& store,
   int64_t step = std::max<int64_t>(1, elements);
   if (num_staged > 0) {
     // A window may begin and end in the middle of a page.
-    const uint64_t rounding = num_staged * 2 * kPageBytes;
+    const uint64_t rounding = num_staged * 2 * kIoBlockBytes;
     const uint64_t room = max_bytes > rounding ? max_bytes - rounding : 0;
     const uint64_t pages = room / element_bytes / kPageElements;
     step = static_cast<int64_t>(std::max<uint64_t>(1, pages) * kPageElements);
