@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include <gtest/gtest.h>
 
 #include "tests/testutil/no_threads.h"
@@ -48,6 +50,26 @@ TEST(InterruptsDeathTest, ADeferralLeavesTheEndToTheWork) {
         }
       },
       testing::ExitedWithCode(131), "");
+}
+
+TEST(InterruptsDeathTest, ASignalAfterTheWorkIsNoFailureASecondOneEnds) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto finish = [](int num_signals) {
+    Interrupts interrupts;
+    {
+      const Interrupts::Deferral deferral(interrupts);
+      interrupts.SetFinished();
+    }
+    for (int i = 0; i < num_signals; ++i) {
+      ::kill(::getpid(), SIGINT);
+      // Signals of one kind that wait are one: the first has to be noted.
+      while (!interrupts.was_signalled()) std::this_thread::yield();
+    }
+    if (num_signals > 1) ::pause();
+    ::_exit(0);
+  };
+  EXPECT_EXIT(finish(1), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(finish(2), testing::ExitedWithCode(130), "");
 }
 
 TEST(InterruptsDeathTest, SignalsIgnoredAtTheStartStayIgnored) {

@@ -53,6 +53,7 @@ class Job {
       LookForOverflows(*sink);
     } else {
       Write(root, *sink);
+      interrupts_.SetFinished();
     }
     return std::move(out_);
   }

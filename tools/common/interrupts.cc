@@ -40,6 +40,7 @@ Interrupts::Deferral::Deferral(Interrupts& interrupts)
 }
 
 Interrupts::Deferral::~Deferral() {
+  if (interrupts_.finished_.load()) return;
   interrupts_.deferred_.store(false);
   if (!interrupts_.thread_.joinable()) BlockSignals(SIG_UNBLOCK);
 }
@@ -82,7 +83,8 @@ void Interrupts::Wait() {
     int signal = 0;
     if (sigwait(&set, &signal) != 0) continue;
     if (stop_.load()) return;
-    if (!deferred_.load()) _exit(128 + signal);
+    const bool is_second = finished_.load() && pending_.load() != 0;
+    if (!deferred_.load() || is_second) _exit(128 + signal);
     pending_.store(signal);
   }
 }

@@ -3,7 +3,9 @@
 // What: while an Interrupts lives, a thread of its own waits for the signals
 //   and ends the process at once with 128 + the signal's number (130 for
 //   SIGINT). Inside a Deferral it only takes a note, so that whoever writes a
-//   file can stop in order at the next ThrowIfInterrupted().
+//   file can stop in order at the next ThrowIfInterrupted(). Once the work is
+//   finished a signal does not turn it into a failure; a second one still ends
+//   the process, which may hang in printing what it did.
 // Ownership: make one in main, before any other thread: it blocks the signals
 //   for all threads that follow.
 // Threads: ThrowIfInterrupted may be called by any thread.
@@ -51,6 +53,10 @@ class Interrupts {
 
   // Throws Interrupted when a signal came during a Deferral.
   void ThrowIfInterrupted() const;
+  // In a Deferral: what was to be done is done.
+  void SetFinished() { finished_.store(true); }
+  // During a Deferral, or after the work.
+  bool was_signalled() const { return pending_.load() != 0; }
 
  private:
   void Wait();
@@ -58,6 +64,7 @@ class Interrupts {
   static void BlockSignals(int how);
 
   std::atomic<bool> deferred_{false};
+  std::atomic<bool> finished_{false};
   std::atomic<int> pending_{0};
   std::atomic<bool> stop_{false};
   std::thread thread_;
