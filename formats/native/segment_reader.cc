@@ -1,6 +1,8 @@
 #include "formats/native/segment_reader.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "formats/native/block_codec.h"
 #include "formats/native/hash.h"
@@ -11,8 +13,25 @@ namespace {
 
 // From here on the page cache is in the way.
 constexpr size_t kLargeBytes = size_t{1} << 20;
+constexpr size_t kCacheBytes = size_t{32} << 20;
+
+size_t MaxCachedBlocks(const TagFiles& tag) {
+  return std::max<size_t>(2, kCacheBytes / tag.manifest.block_bytes);
+}
+
+void ReadBytes(RandomAccessFile& file, uint64_t offset_bytes,
+               std::span<std::byte> out) {
+  if (out.size() >= kLargeBytes) {
+    file.StartRead(offset_bytes, out)->Wait();
+  } else {
+    file.ReadAt(offset_bytes, out);
+  }
+}
 
 }  // namespace
+
+SegmentReader::SegmentReader(const TagFiles& tag)
+    : tag_(tag), files_(*tag.fs), cache_(MaxCachedBlocks(tag)) {}
 
 Error BlockDamage(const TagFiles& tag, size_t segment, size_t block,
                   uint64_t found_digest) {
@@ -39,138 +58,131 @@ void SegmentReader::Read(size_t segment, int64_t first_element,
          .expected = StrCat("within ", info.num_elements, " elements"),
          .found = StrCat(out.size(), " bytes from element ", first_element)});
   }
-  const uint64_t begin = static_cast<uint64_t>(first_element) * element;
+  if (out.empty()) return;
+  const auto file = files_.Get(tag_.rank_path(info.rank));
+  std::vector<Part> parts =
+      Split(segment, static_cast<uint64_t>(first_element) * element, out);
   if (tag_.manifest.compressed) {
-    ReadCompressed(segment, begin, out);
+    ReadCompressed(*file, parts);
   } else {
-    ReadPlain(segment, begin, out);
+    ReadPlain(*file, std::move(parts));
   }
 }
 
-void SegmentReader::ReadPlain(size_t segment, uint64_t begin,
-                              std::span<std::byte> out) const {
-  if (out.empty()) {
-    return;
-  }
-  const auto file =
-      files_.Get(tag_.rank_path(tag_.layout->segments()[segment].rank));
-  if (out.size() >= kLargeBytes) {
-    ReadLarge(*file, segment, begin, out);
-    return;
-  }
-  file->ReadAt(tag_.blocks->blocks(segment)[0].offset_bytes + begin, out);
-  CheckPlain(*file, segment, begin, out);
-}
-
-void SegmentReader::ReadLarge(RandomAccessFile& file, size_t segment,
-                              uint64_t begin, std::span<std::byte> out) const {
-  struct Part {
-    uint64_t begin;
-    std::span<std::byte> out;
-    PendingPtr read;
-  };
-  const uint64_t offset = tag_.blocks->blocks(segment)[0].offset_bytes;
+std::vector<SegmentReader::Part> SegmentReader::Split(
+    size_t segment, uint64_t begin, std::span<std::byte> out) const {
   const uint64_t block_bytes = tag_.blocks->block_bytes();
   std::vector<Part> parts;
   while (!out.empty()) {
-    const auto part = out.first(
-        std::min<size_t>(out.size(), block_bytes - begin % block_bytes));
-    parts.push_back({begin, part, file.StartRead(offset + begin, part)});
-    begin += part.size();
-    out = out.subspan(part.size());
+    Part part;
+    part.id = {segment, begin / block_bytes};
+    part.begin = begin % block_bytes;
+    const uint64_t size = BlockBytes(part.id);
+    part.out = out.first(std::min<size_t>(out.size(), size - part.begin));
+    part.is_whole = part.out.size() == ChunkBytes(part.id);
+    begin += part.out.size();
+    out = out.subspan(part.out.size());
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+size_t SegmentReader::BytesOf(const std::vector<Part>& parts) {
+  return std::accumulate(
+      parts.begin(), parts.end(), size_t{0},
+      [](size_t sum, const Part& part) { return sum + part.out.size(); });
+}
+
+void SegmentReader::ReadPlain(RandomAccessFile& file,
+                              std::vector<Part> parts) const {
+  const bool is_large = BytesOf(parts) >= kLargeBytes;
+  for (Part& part : parts) {
+    part.is_direct = part.is_whole || !cache_.IsTheWay(part.id);
+    if (!part.is_direct) continue;
+    const uint64_t offset = BlockOf(part.id).offset_bytes + part.begin;
+    if (is_large) {
+      part.read = file.StartRead(offset, part.out);
+    } else {
+      file.ReadAt(offset, part.out);
+    }
   }
   // While one is compared, the next are under way.
+  for (Part& part : parts) {
+    if (part.read != nullptr) part.read->Wait();
+    if (part.is_whole) {
+      Compare(part.id, part.out);
+      cache_.SetCompared(part.id);
+    } else if (!part.is_direct) {
+      Copy(part, cache_.Get(part.id, [&] { return LoadPlain(file, part.id); }));
+    }
+  }
+}
+
+void SegmentReader::ReadCompressed(RandomAccessFile& file,
+                                   const std::vector<Part>& parts) const {
   for (const Part& part : parts) {
-    part.read->Wait();
-    CheckPlain(file, segment, part.begin, part.out);
-  }
-}
-
-void SegmentReader::CheckPlain(RandomAccessFile& file, size_t segment,
-                               uint64_t begin,
-                               std::span<const std::byte> out) const {
-  const auto blocks = tag_.blocks->blocks(segment);
-  const uint64_t block_bytes = tag_.blocks->block_bytes();
-  const uint64_t end = begin + out.size();
-  for (uint64_t b = begin / block_bytes; b * block_bytes < end; ++b) {
-    const uint64_t at = b * block_bytes;
-    const uint64_t size = blocks[b].stored_bytes;
-    if (at >= begin && at + size <= end) {
-      const uint64_t digest = Hash64(out.subspan(at - begin, size));
-      if (digest != blocks[b].digest) {
-        throw BlockDamage(tag_, segment, b, digest);
-      }
-      checks_.SetWhole({segment, b});
-    } else if (checks_.Add({segment, b}, std::max(begin, at) - at,
-                           std::min(end, at + size) - at, size)) {
-      CheckWholePlain(file, segment, b);
+    if (part.is_whole) {
+      Decompress(file, part.id, part.out);
+      continue;
     }
+    Copy(part, cache_.Get(part.id, [&] {
+      AlignedBytes bytes(ChunkBytes(part.id));
+      Decompress(file, part.id, bytes.span());
+      return bytes;
+    }));
   }
 }
 
-void SegmentReader::CheckWholePlain(RandomAccessFile& file, size_t segment,
-                                    size_t block) const {
-  constexpr uint64_t kPieceBytes = uint64_t{256} << 10;
-  const Block& record = tag_.blocks->blocks(segment)[block];
-  std::vector<std::byte> piece;
-  Hasher64 hasher;
-  for (uint64_t at = 0; at < record.stored_bytes; at += piece.size()) {
-    piece.resize(std::min(kPieceBytes, record.stored_bytes - at));
-    file.ReadAt(record.offset_bytes + at, piece);
-    hasher.Update(piece);
-  }
-  if (hasher.Digest() != record.digest) {
-    throw BlockDamage(tag_, segment, block, hasher.Digest());
-  }
-  checks_.SetWhole({segment, block});
+void SegmentReader::Copy(const Part& part, const BlockCache::Bytes& block) {
+  const auto from = block->span().subspan(part.begin, part.out.size());
+  std::copy(from.begin(), from.end(), part.out.begin());
 }
 
-void SegmentReader::ReadCompressed(size_t segment, uint64_t begin,
-                                   std::span<std::byte> out) const {
-  const auto file =
-      files_.Get(tag_.rank_path(tag_.layout->segments()[segment].rank));
-  const uint64_t block_bytes = tag_.blocks->block_bytes();
-  while (!out.empty()) {
-    const BlockBytes block = Decompressed(*file, segment, begin / block_bytes);
-    const uint64_t at = begin % block_bytes;
-    const size_t part = std::min<size_t>(out.size(), block->size() - at);
-    std::copy_n(block->begin() + static_cast<std::ptrdiff_t>(at), part,
-                out.begin());
-    out = out.subspan(part);
-    begin += part;
-  }
+AlignedBytes SegmentReader::LoadPlain(RandomAccessFile& file,
+                                      BlockId id) const {
+  AlignedBytes bytes(ChunkBytes(id));
+  ReadBytes(file, BlockOf(id).offset_bytes, bytes.span());
+  Compare(id, bytes.span());
+  return bytes;
 }
 
-SegmentReader::BlockBytes SegmentReader::Decompressed(RandomAccessFile& file,
-                                                      size_t segment,
-                                                      size_t block) const {
-  {
-    const std::lock_guard lock(mutex_);
-    if (cached_ != nullptr && cached_segment_ == segment &&
-        cached_block_ == block) {
-      return cached_;
-    }
-  }
-  const Block& record = tag_.blocks->blocks(segment)[block];
-  std::vector<std::byte> stored(record.stored_bytes);
-  file.ReadAt(record.offset_bytes, stored);
-  const uint64_t digest = Hash64(stored);
-  if (digest != record.digest) {
-    throw BlockDamage(tag_, segment, block, digest);
-  }
-  const auto bytes = std::make_shared<std::vector<std::byte>>(std::min(
-      tag_.blocks->block_bytes(), tag_.layout->segment_bytes(segment)));
-  const DType dtype = tag_.layout->segments()[segment].dtype;
+void SegmentReader::Decompress(RandomAccessFile& file, BlockId id,
+                               std::span<std::byte> out) const {
+  const Block& block = BlockOf(id);
+  const AlignedBytes stored(block.stored_bytes);
+  ReadBytes(file, block.offset_bytes, stored.span());
+  Compare(id, stored.span());
+  const DType dtype = tag_.layout->segments()[id.first].dtype;
   try {
-    DecompressBlock(stored, static_cast<size_t>(SizeBytes(dtype)), *bytes);
+    DecompressBlock(stored.span(), static_cast<size_t>(SizeBytes(dtype)), out);
   } catch (const Error& error) {
     throw error.WithFile(file.path());
   }
-  const std::lock_guard lock(mutex_);
-  cached_segment_ = segment;
-  cached_block_ = block;
-  cached_ = bytes;
-  return bytes;
+}
+
+void SegmentReader::Compare(BlockId id,
+                            std::span<const std::byte> stored) const {
+  const uint64_t digest = Hash64(stored);
+  if (digest != BlockOf(id).digest) {
+    throw BlockDamage(tag_, id.first, id.second, digest);
+  }
+}
+
+const Block& SegmentReader::BlockOf(BlockId id) const {
+  return tag_.blocks->blocks(id.first)[id.second];
+}
+
+uint64_t SegmentReader::BlockBytes(BlockId id) const {
+  const uint64_t block_bytes = tag_.blocks->block_bytes();
+  return std::min(block_bytes, tag_.layout->segment_bytes(id.first) -
+                                   id.second * block_bytes);
+}
+
+uint64_t SegmentReader::ChunkBytes(BlockId id) const {
+  return tag_.manifest.compressed
+             ? std::min(tag_.blocks->block_bytes(),
+                        tag_.layout->segment_bytes(id.first))
+             : BlockBytes(id);
 }
 
 }  // namespace muonstore::native

@@ -183,7 +183,8 @@ TEST_F(LargeSegment, AFailedRequestFailsTheReadAndTheNextOneWorks) {
       NativeCheckpoint::Open(failing, SaveWith({}, 1 << 20), {});
   const AlignedBytes out(701 * 803 * 4);
   const int before = failing->num_opens;
-  for (int n = 0; n < 9; ++n) {
+  // Of the ninth block a part is padding: it is kept from then on.
+  for (int n = 0; n < 8; ++n) {
     failing->fail_in = n;
     try {
       checkpoint->ReadSegment(0, 0, out.span());
