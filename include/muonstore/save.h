@@ -41,6 +41,9 @@ struct SaveOptions {
   bool overwrite = false;
   // 0: not compressed; 1 to 19: byte shuffle and zstd.
   int zstd_level = 0;
+  // That compress on each rank, 1 to 64; beside steps they share its cores.
+  // Each takes 12 MiB.
+  int32_t num_threads = 1;
   // Let `latest` name the tag.
   bool set_latest = true;
   // Afterwards keep this many native tags, the newest, and what `latest` names;

@@ -29,6 +29,7 @@
 #include <cstring>
 #include <utility>
 
+#include "formats/native/block_compressor.h"
 #include "formats/native/file_names.h"
 #include "formats/native/stream_writer.h"
 #include "src/base/aligned_bytes.h"
@@ -137,12 +138,25 @@ void SaveJob::Plan(Communicator& ranks) {
   if (error) Abandon(ranks, *error);
 }
 
+SinkFileResources SaveJob::Resources() const {
+  SinkFileResources resources;
+  resources.num_threads = request_.options.num_threads;
+  if (request_.options.zstd_level > 0) {
+    // Room for a block of each thread, beside the quarter of the stream.
+    const uint64_t bytes = native::kDefaultBlockBytes *
+                           native::BlockCompressor::kBytesPerBlockByte *
+                           static_cast<uint64_t>(resources.num_threads);
+    resources.buffer_bytes = bytes + bytes / 3;
+  }
+  return resources;
+}
+
 void SaveJob::WriteFile(const StopFlag& stop) {
   const int32_t rank = store_.rank();
   const std::string path = OwnFileName(request_, rank, save_id_);
   auto file = request_.fs->CreateDirectFile(path);
   file_ = path;
-  const auto writer = draft_->MakeWriter(rank, std::move(file));
+  const auto writer = draft_->MakeWriter(rank, std::move(file), Resources());
   const auto wanted = draft_->BareSegmentsOf(rank);
   const auto pinned = snapshot_->segments();
   for (size_t i = 0; i < wanted.size(); ++i) {

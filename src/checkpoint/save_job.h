@@ -46,6 +46,7 @@ class SaveJob {
   bool commits() const { return store_.rank() == 0; }
   void Open(Communicator& ranks);
   void Plan(Communicator& ranks);
+  SinkFileResources Resources() const;
   void WriteFile(const StopFlag& stop);
   void WriteSegment(native::RankWriter& writer, size_t segment, size_t pinned,
                     const StopFlag& stop);

@@ -42,6 +42,8 @@ void RequireScalars(const ScalarMap& scalars) {
   }
 }
 
+constexpr int32_t kMaxThreads = 64;
+
 void RequireOptions(const StateStore& store, const std::string& tag,
                     const std::string& root, const SaveOptions& options) {
   os::RequireTagName(tag, root);
@@ -50,6 +52,10 @@ void RequireOptions(const StateStore& store, const std::string& tag,
     Refuse("there is no such zstd level",
            StrCat("0 (off) to ", native::kMaxZstdLevel),
            StrCat(options.zstd_level));
+  }
+  if (options.num_threads < 1 || options.num_threads > kMaxThreads) {
+    Refuse("there is no such number of threads", StrCat("1 to ", kMaxThreads),
+           StrCat(options.num_threads));
   }
   if (options.keep < 0) {
     Refuse("a number of tags to keep is not negative", "0 (all) or more",

@@ -58,7 +58,8 @@ struct Case {
   friend void PrintTo(const Case& one, std::ostream* out) {
     *out << one.saved << "_to_" << one.resumed
          << (one.options.asynchronous ? "_asynchronous" : "")
-         << (one.options.zstd_level > 0 ? "_zstd" : "");
+         << (one.options.zstd_level > 0 ? "_zstd" : "")
+         << (one.options.num_threads > 1 ? "_threads" : "");
   }
 };
 
@@ -143,6 +144,7 @@ std::vector<Case> Cases() {
     }
   }
   cases.push_back({{2, 2}, {3, 2}, {.asynchronous = true, .zstd_level = 3}});
+  cases.push_back({{2, 2}, {1, 1}, {.zstd_level = 1, .num_threads = 3}});
   return cases;
 }
 

@@ -194,6 +194,7 @@ TEST_F(SaveTest, OptionsWithoutAMeaningAreRefused) {
   EXPECT_EQ(CodeOf([&] { saver.Save("latest"); }), ErrorCode::kInvalidArgument);
   for (const SaveOptions& options :
        {SaveOptions{.zstd_level = -1}, SaveOptions{.zstd_level = 23},
+        SaveOptions{.num_threads = 0}, SaveOptions{.num_threads = 65},
         SaveOptions{.keep = -1}, SaveOptions{.groups = {{}, {}, {}}},
         SaveOptions{.scalars = {{"", 1.0}}},
         SaveOptions{.scalars = {{"a", 1.0}, {"a", 2.0}}}}) {
