@@ -23,16 +23,10 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PEER_PYTHON = f"{ROOT}/build/interop/venv/bin/python"
-
-
-def run(*command):
-    return subprocess.run([str(c) for c in command], check=True,
-                          stdout=subprocess.PIPE, text=True).stdout
+from rows import BENCHMARKS, NEEDS_PEERS, PEER_PYTHON, ROOT, Row
+from rows import has_peers, report, run
 
 
 def drop_cache(folder):
@@ -57,7 +51,7 @@ def fio(a, mode, num_bytes, *flags):
 
 
 def peer(a, what, num_bytes):
-    if not os.path.exists(PEER_PYTHON):
+    if not has_peers():
         return None
     folder = f"{a.dir}/{'dcp' if what.startswith('dcp') else 'torch'}"
     if what in ("load", "dcp-load"):
@@ -83,68 +77,87 @@ def nvme_step(a, *flags):
     return statistics.median(s["total_s"] for s in steps), moved, share
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--dir", required=True)
-    parser.add_argument("--bin", default=f"{ROOT}/build/release/benchmarks")
-    parser.add_argument("--layers", type=int, default=5)
-    parser.add_argument("--width", type=int, default=2048)
-    parser.add_argument("--json", help="also write the figures here")
-    a = parser.parse_args()
-    if not shutil.which("fio"):
-        sys.exit("checkpoints: needs fio (apt-get install fio)")
-    os.makedirs(a.dir, exist_ok=True)
-    rows = []
+def peer_row(a, label, what, num_bytes):
+    return Row(label, peer(a, what, num_bytes),
+               note="" if has_peers() else NEEDS_PEERS)
 
-    def row(label, seconds, reference=None, note=""):
-        rows.append({"what": label, "seconds": seconds,
-                     "reference_seconds": reference, "note": note})
-        if seconds is None:
-            print(f"{label:52s} {'-':>8s}  needs scripts/setup_interop")
-            return
-        ratio = f"{reference / seconds:6.2f}" if reference else " " * 6
-        print(f"{label:52s} {seconds:8.2f} {ratio}  {note}", flush=True)
 
-    print(f"{'':52s} {'seconds':>8s}  ratio")
-    save = ours(a, "save")[0]
-    num_bytes = save["bytes"]
-    disk = num_bytes / fio(a, "write", num_bytes, "--end_fsync=1")
-    row(f"fio writes {num_bytes >> 20} MiB, fsync", disk)
-    row("Save, 1 rank", save["seconds"], disk, "fio's / ours")
-    two = ours(a, "save", "--ranks", "2")
-    row("Save, 2 ranks", max(r["seconds"] for r in two), disk, "fio's / ours")
-    row("torch.save + fsync", peer(a, "save", num_bytes))
-    row("DCP save + fsync", peer(a, "dcp-save", num_bytes))
-    read = num_bytes / fio(a, "read", num_bytes)
-    row("fio reads them", read)
+def measure_saves(a, num_bytes, save):
+    label = f"fio writes {num_bytes >> 20} MiB, fsync"
+    disk = Row(label, num_bytes / fio(a, "write", num_bytes, "--end_fsync=1"))
+    yield disk
+    yield Row("Save, 1 rank", save["seconds"], label, disk.seconds, 0.9)
+    two = max(r["seconds"] for r in ours(a, "save", "--ranks", "2"))
+    yield Row("Save, 2 ranks", two, label, disk.seconds, 0.9)
+    for name, what in (("torch.save", "save"), ("DCP save", "dcp-save")):
+        row = peer_row(a, f"{name} + fsync", what, num_bytes)
+        yield row
+        yield Row(f"Save, 1 rank, beside {name}", save["seconds"], row.what,
+                  row.seconds, 3 if what == "save" else None)
+
+
+def measure_loads(a, num_bytes):
+    disk = Row("fio reads them", num_bytes / fio(a, "read", num_bytes))
+    yield disk
     for label, flags in (("Resume, 2 ranks, same stage", ["--ranks", "2"]),
                          ("Resume, 1 rank, stage 3", ["--stage", "3"])):
         drop_cache(f"{a.dir}/run")
-        out = ours(a, "load", *flags)
-        row(label, max(r["seconds"] for r in out), read, "fio's / ours")
-    row("torch.load, cold", peer(a, "load", num_bytes))
-    row("DCP load, cold", peer(a, "dcp-load", num_bytes))
+        seconds = max(r["seconds"] for r in ours(a, "load", *flags))
+        yield Row(label, seconds, disk.what, disk.seconds, 0.9)
+    yield peer_row(a, "torch.load, cold", "load", num_bytes)
+    yield peer_row(a, "DCP load, cold", "dcp-load", num_bytes)
+
+
+def measure_stall(a, num_bytes):
     stall = ours(a, "stall")[0]
-    row("memcpy of the state", stall["memcpy_s"])
-    row("stall of an asynchronous save", stall["stall_s"], stall["memcpy_s"],
-        f"memcpy's / ours; {stall['save_s']:.3f} s in Save, "
-        f"{stall['steps_beside']} steps of {stall['step_s']:.2f} s beside it")
-    row("DCP async_save returns after", peer(a, "dcp-stall", num_bytes))
+    # A step beside the save that was faster than its fellows is noise.
+    stalled = stall["save_s"] + max(0, stall["lost_s"])
+    yield Row("memcpy of the state", stall["memcpy_s"])
+    yield Row("stall of an asynchronous save", stalled,
+              "memcpy of the state", stall["memcpy_s"], 5,
+              f"{stall['save_s']:.3f} s in Save, {stall['steps_beside']} steps "
+              f"of {stall['step_s']:.2f} s beside it")
+    yield peer_row(a, "DCP async_save returns after", "dcp-stall", num_bytes)
+
+
+def measure_swapping(a):
     compute, _, _ = nvme_step(a)
-    row("step, state in memory", compute)
+    yield Row("step, state in memory", compute)
     for label, flags in (("pipelined", []), ("partitioned", ["--partitioned"])):
         seconds, moved, share = nvme_step(a, "--nvme-dir", a.dir, *flags)
         mixed = moved / fio(a, "rw", min(moved, 4 << 30),
                             f"--rwmixread={round(100 * share)}")
-        row(f"step, state on NVMe, {label}", seconds, max(compute, mixed),
-            f"limit / ours; {moved >> 20} MiB, {mixed:.2f} s at fio's mixed "
-            "rate")
+        yield Row(f"step, state on NVMe, {label}", seconds,
+                  "max(compute, fio mixed)", max(compute, mixed),
+                  1 / 1.2 if not flags else None,
+                  f"{moved >> 20} MiB, {mixed:.2f} s at fio's mixed rate")
+
+
+def measure(a):
+    """Yields rows."""
+    if not shutil.which("fio"):
+        sys.exit("checkpoints: needs fio (apt-get install fio)")
+    os.makedirs(a.dir, exist_ok=True)
+    save = ours(a, "save")[0]
+    num_bytes = save["bytes"]
+    yield from measure_saves(a, num_bytes, save)
+    yield from measure_loads(a, num_bytes)
+    yield from measure_stall(a, num_bytes)
+    yield from measure_swapping(a)
     shutil.rmtree(a.dir)
-    if a.json:
-        with open(a.json, "w") as f:
-            json.dump(rows, f, indent=1)
+
+
+def parser():
+    made = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    made.add_argument("--dir", required=True)
+    made.add_argument("--bin", default=BENCHMARKS)
+    made.add_argument("--layers", type=int, default=5)
+    made.add_argument("--width", type=int, default=2048)
+    made.add_argument("--json", help="also write the figures here")
+    return made
 
 
 if __name__ == "__main__":
-    main()
+    arguments = parser().parse_args()
+    report(list(measure(arguments)), arguments.json)

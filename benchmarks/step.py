@@ -3,7 +3,7 @@
 
     benchmarks/step.py [--bin build/release/benchmarks] [--steps 5]
                        [--layers 4] [--width 768] [--vocabulary 8192]
-                       [--json FILE]
+                       [--ranks 1 2] [--no-transfers] [--json FILE]
 
 Muon and Adam over the matrices of a few GPT layers (28 M Muon parameters by
 default) and an embedding, in all cores:
@@ -27,8 +27,15 @@ import statistics
 import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PEER_PYTHON = f"{ROOT}/build/interop/venv/bin/python"
+from rows import BENCHMARKS, NEEDS_PEERS, PEER_PYTHON, ROOT, Row
+from rows import has_peers, report, run
+
+# DeepSpeed's step to ours, by the number of ranks.
+F32_GOALS = {1: 1.6, 2: 3, 4: 6}
+BF16_GOALS = {1: 2.5, 2: 4.5, 4: 9}
+TRANSFERS = (("neither pinned nor overlapped", ["--no-pin", "--no-overlap"]),
+             ("pinned only", ["--no-overlap"]),
+             ("overlapped only", ["--no-pin"]), ("both", []))
 
 
 def shape_flags(a):
@@ -43,73 +50,63 @@ def median(times):
 def ours(a, ranks, *flags):
     """The slowest rank counts: a step is over when all are."""
     threads = max(1, (os.cpu_count() or 1) // ranks)
-    out = subprocess.run(
-        [f"{a.bin}/step_benchmark", "--ranks", str(ranks), "--threads",
-         str(threads), *shape_flags(a), *flags],
-        check=True, stdout=subprocess.PIPE, text=True).stdout
+    out = run(f"{a.bin}/step_benchmark", "--ranks", ranks, "--threads", threads,
+              *shape_flags(a), *flags)
     by_rank = [json.loads(line)["steps"] for line in out.splitlines()]
     return median([max(step["total_s"] for step in steps)
                    for steps in zip(*by_rank)])
 
 
 def peer(a, name, ranks):
-    if not os.path.exists(PEER_PYTHON):
+    if not has_peers():
         return None
     threads = max(1, (os.cpu_count() or 1) // ranks)
     environment = dict(os.environ, TORCH_EXTENSIONS_DIR=(
         f"{ROOT}/build/interop/extensions"), OMP_NUM_THREADS=str(threads))
-    run = subprocess.run(
+    child = subprocess.run(
         [PEER_PYTHON, f"{ROOT}/benchmarks/step_peers.py", name, "--ranks",
          str(ranks), "--threads", str(threads), *shape_flags(a)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=environment)
-    for line in run.stdout.splitlines():
+    for line in child.stdout.splitlines():
         if line.startswith("step_seconds "):
             return median(json.loads(line.split(" ", 1)[1]))
-    sys.stderr.write(run.stderr[-2000:])
+    sys.stderr.write(child.stderr[-2000:])
     raise SystemExit(f"step: the {name} peer failed")
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--bin", default=f"{ROOT}/build/release/benchmarks")
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--width", type=int, default=768)
-    parser.add_argument("--vocabulary", type=int, default=8192)
-    parser.add_argument("--json", help="also write the figures here")
-    a = parser.parse_args()
-
-    rows = [("torch.optim.Muon + fused AdamW, 1 process",
-             peer(a, "torch", 1), None)]
-    for ranks in (1, 2):
+def measure(a):
+    """Yields rows."""
+    yield Row("torch.optim.Muon + fused AdamW, whole, 1 process",
+              peer(a, "torch", 1), note="" if has_peers() else NEEDS_PEERS)
+    for ranks in a.ranks:
         base = peer(a, "deepspeed", ranks)
-        rows.append((f"DeepSpeed ZeRO-2 CPU offload, {ranks} rank(s)", base,
-                     None))
-        rows.append((f"muonstore f32, {ranks} rank(s)", ours(a, ranks), base))
-        rows.append((f"muonstore bf16 class, {ranks} rank(s)",
-                     ours(a, ranks, "--bf16"), base))
-    for label, flags in (
-            ("neither pinned nor overlapped", ["--no-pin", "--no-overlap"]),
-            ("pinned only", ["--no-overlap"]),
-            ("overlapped only", ["--no-pin"]), ("both", [])):
-        rows.append((f"muonstore f32, 2 ranks, ZeRO-3, {label}",
-                     ours(a, 2, "--stage", "3", *flags), None))
+        name = f"DeepSpeed ZeRO-2 CPU offload, {ranks} rank(s)"
+        yield Row(name, base, note="" if has_peers() else NEEDS_PEERS)
+        yield Row(f"step, f32, {ranks} rank(s)", ours(a, ranks), name, base,
+                  F32_GOALS.get(ranks))
+        yield Row(f"step, bf16 class, {ranks} rank(s)",
+                  ours(a, ranks, "--bf16"), name, base, BF16_GOALS.get(ranks))
+    for label, flags in TRANSFERS if a.transfers else ():
+        yield Row(f"step, f32, 2 ranks, ZeRO-3, {label}",
+                  ours(a, 2, "--stage", "3", *flags))
 
-    print(f"{'step':58s} {'seconds':>8s}  DeepSpeed's / ours")
-    for label, seconds, base in rows:
-        if seconds is None:
-            print(f"{label:58s} {'-':>8s}  (needs scripts/setup_interop)")
-        else:
-            ratio = f"{base / seconds:.2f}" if base else ""
-            print(f"{label:58s} {seconds:8.3f}  {ratio}")
-    if a.json:
-        with open(a.json, "w") as f:
-            json.dump([{"step": label, "seconds": seconds,
-                        "deepspeed_seconds": base}
-                       for label, seconds, base in rows], f, indent=1)
+
+def parser():
+    made = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    made.add_argument("--bin", default=BENCHMARKS)
+    made.add_argument("--steps", type=int, default=5)
+    made.add_argument("--layers", type=int, default=4)
+    made.add_argument("--width", type=int, default=768)
+    made.add_argument("--vocabulary", type=int, default=8192)
+    made.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
+    made.add_argument("--no-transfers", dest="transfers", action="store_false",
+                      help="leave out page-locking and overlap on and off")
+    made.add_argument("--json", help="also write the figures here")
+    return made
 
 
 if __name__ == "__main__":
-    main()
+    arguments = parser().parse_args()
+    report(list(measure(arguments)), arguments.json)
