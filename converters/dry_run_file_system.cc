@@ -66,6 +66,9 @@ class DryRun final : public FileSystem {
   bool Exchange(const std::string& /*a*/, const std::string& /*b*/) override {
     return true;
   }
+  bool MayList(const std::string& directory) override {
+    return base_->MayList(directory);
+  }
   uint64_t AvailableBytes(const std::string& path) override {
     return base_->AvailableBytes(path);
   }

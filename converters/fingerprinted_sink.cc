@@ -1,6 +1,8 @@
 #include "converters/fingerprinted_sink.h"
 
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -48,12 +50,32 @@ bool IsFingerprintName(const std::string& file_name) {
   return file_name.ends_with(kSuffix);
 }
 
-void RemoveFingerprint(os::OutputRoot& root, const std::string& tag) {
+std::optional<std::string> TakeFingerprint(os::OutputRoot& root,
+                                           const std::string& tag) {
   FileSystem& fs = root.fs();
   const std::string path = StrCat(root.path(), "/", FingerprintName(tag));
-  if (fs.Stat(path)) {
-    fs.Remove(path);
-    fs.SyncDirectory(root.path());
+  const auto status = fs.Stat(path);
+  if (!status) return std::nullopt;
+  std::string text;
+  if (status->type == FileType::kRegular) {
+    text = ReadSmallFile(fs, path, status->size_bytes);
+  }
+  fs.Remove(path);
+  fs.SyncDirectory(root.path());
+  return text;
+}
+
+void PutFingerprintBack(os::OutputRoot& root, const std::string& tag,
+                        const std::optional<std::string>& fingerprint) {
+  if (!fingerprint) return;
+  try {
+    os::StagedFile file(root, FingerprintName(tag));
+    file.Write(std::as_bytes(std::span(*fingerprint)));
+    file.Finish();
+    file.Commit();
+  } catch (const Error&) {
+    // The tag is whole without it.
+    return;
   }
 }
 
@@ -86,8 +108,15 @@ void FingerprintedSink::Finish() {
 
 void FingerprintedSink::Commit() {
   Finish();
-  RemoveFingerprint(root_, tag_);
-  sink_->Commit();
+  // The old one must not stand beside the new tag.
+  const auto before = TakeFingerprint(root_, tag_);
+  try {
+    sink_->Commit();
+  } catch (const Error&) {
+    file_.reset();
+    PutFingerprintBack(root_, tag_, before);
+    throw;
+  }
   file_->Commit();
 }
 

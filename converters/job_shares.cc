@@ -14,6 +14,9 @@ namespace {
 constexpr uint64_t kMaxBlockBytes = 8 << 20;
 // Smaller shares than this make every read and write a small one.
 constexpr uint64_t kMinBytesOfJob = 1 << 20;
+// Jobs beyond one need more: each may have blocks of native files in hand,
+// on both sides of a comparison.
+constexpr uint64_t kMinBytesOfNextJob = 24 << 20;
 // What a job may hold for each byte of its block: the block, the one that is
 // read ahead, the reader's scratch, in vectors that may have grown to twice its
 // size, and a fingerprint's widened copy.
@@ -25,6 +28,12 @@ constexpr uint64_t kMaxFileBytes = 64 << 20;
 
 }  // namespace
 
+int32_t JobsWithin(uint64_t memory_limit_bytes, int32_t jobs) {
+  const uint64_t fitting = std::clamp<uint64_t>(
+      memory_limit_bytes / kMinBytesOfNextJob, 1, uint64_t{1} << 16);
+  return std::clamp<int32_t>(jobs, 1, static_cast<int32_t>(fitting));
+}
+
 JobShares DivideMemory(const ConvertOptions& options, size_t num_files) {
   const uint64_t limit = options.memory_limit_bytes;
   if (limit < kMinBytesOfJob) {
@@ -33,10 +42,7 @@ JobShares DivideMemory(const ConvertOptions& options, size_t num_files) {
                 {.expected = StrCat("at least ", kMinBytesOfJob, " bytes"),
                  .found = StrCat(limit)});
   }
-  const uint64_t fitting =
-      std::min<uint64_t>(limit / kMinBytesOfJob, uint64_t{1} << 16);
-  const int32_t jobs =
-      std::clamp<int32_t>(options.jobs, 1, static_cast<int32_t>(fitting));
+  const int32_t jobs = JobsWithin(limit, options.jobs);
   const uint64_t share = limit / static_cast<uint64_t>(jobs);
   const uint64_t file_bytes = std::min(kMaxFileBytes, share / kFilesPart);
   const uint64_t block =

@@ -21,6 +21,9 @@ struct JobShares {
   SinkFileResources file;
 };
 
+// At least one, and as many of `jobs` as the memory has room for.
+int32_t JobsWithin(uint64_t memory_limit_bytes, int32_t jobs);
+
 JobShares DivideMemory(const ConvertOptions& options, size_t num_files);
 
 }  // namespace muonstore

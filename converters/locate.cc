@@ -82,7 +82,8 @@ class RootSearch {
   void LookInto(const std::string& folder, std::vector<std::string>& next) {
     for (const std::string& name : fs_.List(folder)) {
       std::string child = StrCat(folder, "/", name);
-      if (++seen_ > kSearchFolders || !IsDirectory(fs_, child)) {
+      if (++seen_ > kSearchFolders || !IsDirectory(fs_, child) ||
+          !fs_.MayList(child)) {
         continue;
       }
       auto& list = IsRoot(fs_, child) ? roots_ : next;
@@ -151,6 +152,24 @@ void RequirePlainTag(const std::string& root, const std::string& tag,
   }
 }
 
+// "./step2/" is step2.
+std::string PlainName(const std::string& name) {
+  return Clean(std::filesystem::path(name).lexically_normal().string());
+}
+
+// The tag that a link in the root leads to.
+std::string NameInRoot(const std::string& root, const std::string& target) {
+  const std::filesystem::path folder = std::filesystem::absolute(root);
+  const std::filesystem::path path =
+      (folder / Clean(target)).lexically_normal();
+  if (path.parent_path() != (folder / "").lexically_normal().parent_path()) {
+    throw Error(ErrorCode::kDataLoss,
+                "leads out of the folder of tags; let it name one of them",
+                {.file = root + "/latest", .found = Printable(target)});
+  }
+  return path.filename().string();
+}
+
 // LatestOf, whose errors tell the user the way out.
 std::string UsableLatest(FileSystem& fs, const std::string& root,
                          const std::vector<std::string>& tags) {
@@ -200,7 +219,7 @@ std::vector<std::string> TagsOf(FileSystem& fs, const std::string& root) {
     const std::string path = StrCat(root, "/", name);
     // A link `latest` is a pointer, not a tag.
     const bool is_pointer = name == "latest" && fs.ReadLink(path);
-    if (!is_pointer && IsTagPath(fs, path)) {
+    if (!is_pointer && fs.MayList(path) && IsTagPath(fs, path)) {
       tags.push_back(name);
     }
   }
@@ -222,10 +241,10 @@ std::string LatestOf(FileSystem& fs, const std::string& root) {
                   {.file = path,
                    .found = name.empty() ? "white space" : Printable(name)});
     }
-    return name;
+    return PlainName(name);
   }
   if (const auto target = fs.ReadLink(path)) {
-    return NameOf(*target);
+    return NameInRoot(root, *target);
   }
   // A directory may be a tag of that name.
   if (status && !IsTagPath(fs, path)) {

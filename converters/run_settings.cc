@@ -26,6 +26,8 @@ constexpr uint64_t kMaxConfigBytes = 16 << 20;
 // Of the parts of a config that matter here.
 constexpr int kMaxDepth = 4;
 
+constexpr const char* kZero = "zero_optimization";
+
 // The dicts, numbers, strings and bools of a config; all else is null.
 Json ToJson(const Value& value, int depth) {
   switch (value.type()) {
@@ -52,6 +54,14 @@ Json ToJson(const Value& value, int depth) {
   return json;
 }
 
+[[noreturn]] void FailKey(std::initializer_list<const char*> keys,
+                          std::string_view message, std::string found) {
+  std::string name;
+  for (const char* key : keys) name += StrCat(name.empty() ? "" : ".", key);
+  throw Error(ErrorCode::kInvalidArgument, StrCat(name, " ", message),
+              {.found = std::move(found)});
+}
+
 // The value at the end of a path of keys; null where there is none.
 Json At(const Json& json, std::initializer_list<const char*> keys) {
   const Json* at = &json;
@@ -66,8 +76,7 @@ std::optional<bool> BoolAt(const Json& json,
                            std::initializer_list<const char*> keys) {
   const Json value = At(json, keys);
   if (!value.is_boolean() && !value.is_null() && value != "auto") {
-    throw Error(ErrorCode::kInvalidArgument, "is neither true nor false",
-                {.tensor = *(keys.end() - 1), .found = value.dump()});
+    FailKey(keys, "is neither true nor false", value.dump());
   }
   return value.is_boolean() ? std::optional(value.get<bool>()) : std::nullopt;
 }
@@ -78,13 +87,11 @@ std::optional<int64_t> IntAt(const Json& json,
   const Json value = At(json, keys);
   if (value.is_null() || value == "auto") return std::nullopt;
   if (!value.is_number()) {
-    throw Error(ErrorCode::kInvalidArgument, "is no number",
-                {.tensor = *(keys.end() - 1), .found = value.dump()});
+    FailKey(keys, "is no number", value.dump());
   }
   const double number = value.get<double>();
   if (!(std::abs(number) < 9e18) || number != std::floor(number)) {
-    throw Error(ErrorCode::kInvalidArgument, "is no whole number",
-                {.tensor = *(keys.end() - 1), .found = FormatNumber(number)});
+    FailKey(keys, "is no whole number", FormatNumber(number));
   }
   return value.is_number_integer() ? value.get<int64_t>()
                                    : static_cast<int64_t>(number);
@@ -124,27 +131,31 @@ void RequireZeroStage(const RunSettings& settings) {
 }
 
 RunSettings Parse(const Json& config) {
-  const Json zero = At(config, {"zero_optimization"});
+  const Json zero = At(config, {kZero});
   RunSettings settings;
-  if (const auto stage = IntAt(zero, {"stage"})) {
+  if (const auto stage = IntAt(config, {kZero, "stage"})) {
     settings.stage = static_cast<int32_t>(
         std::clamp<int64_t>(*stage, -1, std::numeric_limits<int32_t>::max()));
   }
   settings.precision = PrecisionOf(config);
-  settings.offload = StringAt(zero, {"offload_optimizer", "device"});
+  settings.offload = StringAt(config, {kZero, "offload_optimizer", "device"});
   if (!settings.offload && zero.is_object()) {
     settings.offload =
-        BoolAt(zero, {"cpu_offload"}).value_or(false) ? "cpu" : "none";
+        BoolAt(config, {kZero, "cpu_offload"}).value_or(false) ? "cpu" : "none";
   }
   // What a config leaves out has DeepSpeed's default.
-  if (At(zero, {"sub_group_size"}) != "auto") {
-    settings.sub_group_size =
-        IntAt(zero, {"sub_group_size"}).value_or(ZeroRule().sub_group_size);
+  if (At(config, {kZero, "sub_group_size"}) != "auto") {
+    settings.sub_group_size = IntAt(config, {kZero, "sub_group_size"})
+                                  .value_or(ZeroRule().sub_group_size);
+    if (*settings.sub_group_size < 1) {
+      FailKey({kZero, "sub_group_size"}, "is no size",
+              StrCat(*settings.sub_group_size));
+    }
   }
   settings.round_robin =
-      BoolAt(zero, {"round_robin_gradients"}).value_or(false);
+      BoolAt(config, {kZero, "round_robin_gradients"}).value_or(false);
   settings.parameter_alignment =
-      BoolAt(zero, {"parameter_alignment"}).value_or(false);
+      BoolAt(config, {kZero, "parameter_alignment"}).value_or(false);
   const auto dtype = StringAt(config, {"data_types", "grad_accum_dtype"});
   settings.f32_gradients = dtype == "fp32" || dtype == "float32";
   return settings;

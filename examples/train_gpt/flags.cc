@@ -131,6 +131,7 @@ void AddRun(CLI::App& app, Flags& flags) {
   app.add_option("--stage", flags.stage, "of ZeRO")->check(CLI::Range(1, 3));
   app.add_option("--rank", flags.rank)->group("");  // The launcher's.
   app.add_option("--rendezvous", flags.rendezvous)->group("");
+  app.add_option("--launcher-pid", flags.launcher_pid)->group("");
 }
 
 std::string Contradiction(const Flags& flags) {

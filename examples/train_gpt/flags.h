@@ -74,6 +74,7 @@ struct Flags {
   // Of the process of one rank, which the launcher started.
   std::optional<int32_t> rank;
   std::string rendezvous;
+  int launcher_pid = 0;
 };
 
 // Absent: help or an error was printed, and the program ends with `exit_code`.

@@ -62,6 +62,7 @@ int RunRanks(const Flags& flags, char** argv) {
   for (char** argument = argv; *argument != nullptr; ++argument) {
     arguments.emplace_back(*argument);
   }
+  arguments.push_back("--launcher-pid=" + std::to_string(getpid()));
   arguments.push_back("--rendezvous=train_gpt." + std::to_string(getpid()));
   arguments.emplace_back();
   std::vector<pid_t> processes;

@@ -1,4 +1,5 @@
 // Trains a small GPT with Muon and Adam under ZeRO: see README.md.
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
@@ -10,6 +11,8 @@
 #include "examples/train_gpt/rank.h"
 
 int main(int argc, char** argv) {
+  // A file limit is an error of the write, as a full disk is.
+  std::signal(SIGXFSZ, SIG_IGN);
   int exit_code = 0;
   const auto flags = train_gpt::ParseFlags(argc, argv, exit_code);
   if (!flags) return exit_code;

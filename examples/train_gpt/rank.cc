@@ -96,6 +96,9 @@ double Update(const at::Tensor& gradient, Gpt& gpt,
 void RunRank(const Flags& flags) {
   // A rank whose launcher was killed goes, too.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (flags.launcher_pid != 0 && getppid() != flags.launcher_pid) {
+    std::exit(1);  // It went before that call.
+  }
   const std::shared_ptr<muonstore::Communicator> communicator =
       muonstore::ConnectSharedMemory({.rank = *flags.rank,
                                       .size = flags.num_ranks,

@@ -147,6 +147,15 @@ std::vector<std::string> FindNotes(const Target& target) {
     notes.push_back(StrCat("DeepSpeed will resume with zero momentum of ",
                            group, ": the source has none"));
   }
+  const auto& specs = target.layout().specs;
+  const auto num_empty = std::count_if(
+      specs.begin(), specs.end(),
+      [](const ParameterSpec& spec) { return spec.shape.num_elements() == 0; });
+  if (num_empty > 0) {
+    notes.push_back(StrCat(num_empty,
+                           " parameters without elements are written without "
+                           "optimizer state, which has no elements either"));
+  }
   for (const ParamGroup& group : info.groups) {
     if (has_carried && group.hyper_parameters.empty()) {
       notes.push_back(StrCat("hyper-parameters of ", group.name,

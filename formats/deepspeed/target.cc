@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "formats/torchfile/text_codec.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
 
@@ -16,6 +17,14 @@ Writer WriterOf(const TargetLayout& layout) {
   }
   return layout.optimizer_class == WriterName(Writer::kBf16) ? Writer::kBf16
                                                              : Writer::kZero12;
+}
+
+// A pickle's str; DeepSpeed could not load the file.
+void RequireUtf8(const std::string& name) {
+  if (torchfile::IsUtf8(name)) return;
+  throw Error(ErrorCode::kUnsupported,
+              "DeepSpeed's files cannot hold a name that is not UTF-8",
+              {.tensor = Printable(name)});
 }
 
 }  // namespace
@@ -32,6 +41,7 @@ Target::Target(const Checkpoint& source, const TargetLayout& layout)
     }
   }
   ListModule();
+  for (const ModuleEntry& entry : module_) RequireUtf8(entry.name);
 }
 
 void Target::CheckModes() const {

@@ -1,6 +1,10 @@
 #include "formats/native/leftovers.h"
 
+#include <algorithm>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "formats/native/file_names.h"
 #include "formats/native/manifest_file.h"
@@ -19,18 +23,36 @@ bool IsDirectory(FileSystem& fs, const std::string& path) {
   return status && status->type == FileType::kDirectory;
 }
 
-void CleanTag(FileSystem& fs, const std::string& directory) {
+// A folder of the root, by the names in it.
+struct Folder {
+  std::string path;
   std::set<std::string> ids;
   bool has_manifest = false;
-  for (const std::string& name : fs.List(directory)) {
-    has_manifest = has_manifest || name == kManifestName;
-    ids.insert(SaveIdOf(name));
+};
+
+Folder LookInto(FileSystem& fs, std::string path) {
+  Folder folder{.path = std::move(path)};
+  for (const std::string& name : fs.List(folder.path)) {
+    folder.has_manifest = folder.has_manifest || name == kManifestName;
+    folder.ids.insert(SaveIdOf(name));
   }
-  ids.erase("");
+  folder.ids.erase("");
+  return folder;
+}
+
+// `complete`: the ids of tags with a manifest.
+void CleanTag(FileSystem& fs, const Folder& folder,
+              const std::set<std::string>& complete) {
+  const auto& [directory, ids, has_manifest] = folder;
   if (ids.empty()) {
     return;
   }
   if (!has_manifest) {
+    // No two saves have one id: this is a copy of a tag, still being made.
+    const bool is_copy = std::any_of(
+        ids.begin(), ids.end(),
+        [&](const std::string& id) { return complete.contains(id); });
+    if (is_copy) return;
     // Its removal may be younger than the last fsync.
     fs.SyncDirectory(directory);
     RemoveFilesOfOthers(fs, directory, "");
@@ -73,21 +95,31 @@ void RemoveFilesOfOthers(FileSystem& fs, const std::string& directory,
                          const std::string& save_id) {
   for (const std::string& name : fs.List(directory)) {
     const std::string id = SaveIdOf(name);
-    if (!id.empty() && id != save_id) {
-      RemoveIfThere(fs, Join(directory, name));
+    const std::string path = Join(directory, name);
+    if (!id.empty() && id != save_id && !IsDirectory(fs, path)) {
+      RemoveIfThere(fs, path);
     }
   }
 }
 
 void CleanLeftovers(os::OutputRoot& root) {
   FileSystem& fs = root.fs();
+  std::vector<Folder> folders;
+  std::set<std::string> complete;
   for (const std::string& name : fs.List(root.path())) {
     const std::string directory = Join(root.path(), name);
-    if (fs.ReadLink(directory) || !IsDirectory(fs, directory)) {
+    if (fs.ReadLink(directory) || !IsDirectory(fs, directory) ||
+        !fs.MayList(directory)) {
       continue;
     }
+    folders.push_back(LookInto(fs, directory));
+    if (folders.back().has_manifest) {
+      complete.insert(folders.back().ids.begin(), folders.back().ids.end());
+    }
+  }
+  for (const Folder& folder : folders) {
     try {
-      CleanTag(fs, directory);
+      CleanTag(fs, folder, complete);
     } catch (const Error& error) {
       // A tag whose manifest is damaged is left as it is.
       if (error.code() != ErrorCode::kDataLoss &&

@@ -13,7 +13,7 @@ namespace {
 
 // From here on the page cache is in the way.
 constexpr size_t kLargeBytes = size_t{1} << 20;
-constexpr size_t kCacheBytes = size_t{32} << 20;
+constexpr size_t kCacheBytes = size_t{16} << 20;
 
 size_t MaxCachedBlocks(const TagFiles& tag) {
   return std::max<size_t>(2, kCacheBytes / tag.manifest.block_bytes);

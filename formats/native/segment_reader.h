@@ -5,7 +5,7 @@
 //   kept for its neighbours. Large reads have several requests under way, and
 //   go around the page cache where file and memory lie alike.
 // Ownership: keeps a reference to the TagFiles; a few open files; the blocks
-//   that were needed in parts last, 32 MiB or two blocks of them.
+//   that were needed in parts last, 16 MiB or two blocks of them.
 // Threads: Read on many threads at once.
 // Failures: Error(kDataLoss) with file, offset and block; kInvalidArgument for
 //   a range outside of the segment.

@@ -56,6 +56,7 @@ TagWriter::TagWriter(os::OutputRoot& root, const std::string& tag,
       directory_(Join(root.path(), tag)),
       save_id_(std::move(save_id)) {
   os::RequireTagName(tag, root.path());
+  os::RequireNoLink(fs(), directory_);
   CleanLeftovers(root);
   const auto status = fs().Stat(directory_);
   if (status && status->type != FileType::kDirectory) {

@@ -164,6 +164,9 @@ class FileSystem {
   virtual std::optional<FileStatus> Stat(const std::string& path) = 0;
   // Names (without "." and ".."), sorted bytewise.
   virtual std::vector<std::string> List(const std::string& directory) = 0;
+  // False where this user has no right to read the directory or what is in it
+  // (lost+found).
+  virtual bool MayList(const std::string& /*directory*/) { return true; }
   // The target of a symbolic link; nullopt where there is none.
   virtual std::optional<std::string> ReadLink(const std::string& path) = 0;
   // Atomically replaces `to`.

@@ -1,9 +1,11 @@
 // Removing old checkpoints from a root.
 //
-// What: keeps the newest native tags that are whole, and the one that `latest`
-//   names, and removes the older ones. A tag goes by one removal of its
-//   manifest: after a crash it is there whole, or it is no tag any more and the
-//   next writer removes the rest. What cannot be read is never removed.
+// What: keeps the newest native tags that are whole, the one that `latest`
+//   names and those that links in the root lead to, and removes the older ones.
+//   A link is no tag: it is neither counted nor followed. A tag goes by one
+//   removal of its manifest: after a crash it is there whole, or it is no tag
+//   any more and the next writer removes the rest. What cannot be read is never
+//   removed.
 // Ownership, threads: a plain function; it holds the root's lock.
 // Failures: Error(kUnavailable) where another writer holds the root,
 //   Error(kInvalidArgument) for fewer than one tag to keep.

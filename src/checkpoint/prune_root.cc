@@ -1,6 +1,9 @@
 #include "src/checkpoint/prune_root.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <set>
+#include <string>
 #include <tuple>
 
 #include "converters/locate.h"
@@ -24,6 +27,8 @@ std::vector<Candidate> WholeTags(os::OutputRoot& root, bool other_formats) {
   std::vector<Candidate> tags;
   for (const std::string& tag : TagsOf(root.fs(), root.path())) {
     const std::string folder = StrCat(root.path(), "/", tag);
+    // A second name of what may be a tag of this root, or is not in it.
+    if (root.fs().ReadLink(folder)) continue;
     const bool is_native =
         KindOfTag(root.fs(), folder) == Location::Kind::kNativeTag;
     if (!is_native && !other_formats) continue;
@@ -52,6 +57,22 @@ std::string LatestOrNothing(os::OutputRoot& root) {
   }
 }
 
+// What links in the root lead to, `latest` among them, by whatever path.
+std::set<std::string> NamesThatLinksUse(os::OutputRoot& root) {
+  std::set<std::string> names;
+  for (const std::string& name : root.fs().List(root.path())) {
+    if (const auto target =
+            root.fs().ReadLink(StrCat(root.path(), "/", name))) {
+      names.insert((std::filesystem::path(*target) / "")
+                       .lexically_normal()
+                       .parent_path()
+                       .filename()
+                       .string());
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 std::vector<std::string> PruneRoot(os::OutputRoot& root,
@@ -63,12 +84,13 @@ std::vector<std::string> PruneRoot(os::OutputRoot& root,
   std::vector<Candidate> tags = WholeTags(root, options.other_formats);
   const auto keep = std::min(tags.size(), static_cast<size_t>(options.keep));
   tags.erase(tags.begin(), tags.begin() + static_cast<std::ptrdiff_t>(keep));
-  const std::string latest = LatestOrNothing(root);
+  std::set<std::string> used = NamesThatLinksUse(root);
+  used.insert({LatestOrNothing(root), options.protect});
   std::vector<std::string> removed;
   // The oldest first.
   for (auto tag = tags.rbegin(); tag != tags.rend(); ++tag) {
     const std::string& name = tag->listing.tag;
-    if (name == latest || name == options.protect) continue;
+    if (used.contains(name)) continue;
     if (tag->is_native) {
       native::RemoveTag(root, name);
     } else {

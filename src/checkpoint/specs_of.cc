@@ -4,6 +4,7 @@
 #include <string>
 
 #include "muonstore/load.h"
+#include "src/state/recorded_layout.h"
 
 namespace muonstore {
 namespace {
@@ -11,17 +12,6 @@ namespace {
 DType WeightDTypeOf(const CheckpointInfo& info) {
   if (info.precision == "bf16") return DType::kBF16;
   return info.precision == "fp16" ? DType::kF16 : DType::kF32;
-}
-
-MatrixLayout LayoutOf(const CheckpointInfo& info, const std::string& name) {
-  const auto found = info.matrix_layouts.find(name);
-  if (found == info.matrix_layouts.end()) return MatrixLayout::Whole();
-  const auto layout = MatrixLayout::Parse(found->second);
-  if (!layout) {
-    throw Error(ErrorCode::kDataLoss, "no such matrix layout",
-                {.file = info.path, .tensor = name, .found = found->second});
-  }
-  return *layout;
 }
 
 bool IsParameter(const CheckpointTensor& tensor) {
@@ -55,7 +45,7 @@ std::vector<ParameterSpec> SpecsOf(const Checkpoint& checkpoint) {
              weight == weights.end() ? WeightDTypeOf(info) : weight->second,
          .group = std::max(tensor.group, 0),
          .optimizer = tensor.group < 0 ? Optimizer::kNone : tensor.optimizer,
-         .layout = LayoutOf(info, name)});
+         .layout = RecordedLayout(info, name)});
   }
   if (specs.empty()) {
     throw Error(ErrorCode::kInvalidArgument,

@@ -9,6 +9,7 @@
 #include "muonstore/error.h"
 #include "src/base/str.h"
 #include "src/inspect/real_dtype.h"
+#include "src/state/recorded_layout.h"
 #include "src/state/tensor_index.h"
 
 namespace muonstore {
@@ -179,7 +180,13 @@ std::vector<MatrixReport> ComputeStats(const Checkpoint& checkpoint,
                                        const StatsRequest& request) {
   std::vector<Task> tasks;
   for (const size_t tensor : request.tensors) {
-    AppendTasks(checkpoint, tensor, request.layout, tasks);
+    AppendTasks(
+        checkpoint, tensor,
+        request.layout
+            ? *request.layout
+            : RecordedLayout(checkpoint.info(),
+                             checkpoint.tensors()[tensor].key.parameter),
+        tasks);
   }
   uint64_t total_bytes = 0;
   for (const Task& task : tasks) total_bytes += TaskBytes(checkpoint, task);

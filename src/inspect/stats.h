@@ -57,7 +57,9 @@ struct MatrixReport {
 
 struct StatsRequest {
   std::vector<size_t> tensors;  // Indices into checkpoint.tensors().
-  MatrixLayout layout = MatrixLayout::Whole();
+  // Of all of them; absent: what the checkpoint records of each, whole where it
+  // records nothing.
+  std::optional<MatrixLayout> layout;
   const Checkpoint* other = nullptr;
   int64_t num_singular_values = 3;
   int32_t jobs = 1;

@@ -39,7 +39,10 @@ std::unique_ptr<PosixFileLock> PosixFileLock::Try(const std::string& path) {
       if (errno == EINTR) {
         continue;
       }
-      ThrowErrno(errno, "lock", path);
+      const int error = errno;
+      // Where no lock can be had, nobody else holds this file.
+      if (IsStillAt(fd, path)) ::unlink(path.c_str());
+      ThrowErrno(error, "lock", path);
     }
     if (IsStillAt(fd, path)) {
       return std::make_unique<PosixFileLock>(std::move(fd), path);

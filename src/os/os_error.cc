@@ -15,7 +15,6 @@ ErrorCode CodeOf(int error) {
     case ENOTDIR:
       return ErrorCode::kNotFound;
     case EEXIST:
-    case EINVAL:
     case ENAMETOOLONG:
       return ErrorCode::kInvalidArgument;
     case ENOSPC:

@@ -59,6 +59,15 @@ void RequireTagName(const std::string& tag, const std::string& root) {
   }
 }
 
+void RequireNoLink(FileSystem& fs, const std::string& path) {
+  if (const auto target = fs.ReadLink(path)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "is a link, through which another folder would be written; "
+                "remove the link or write a tag of another name",
+                {.file = path, .found = Printable(*target)});
+  }
+}
+
 void RemoveTree(FileSystem& fs, const std::string& path) {
   const bool is_link = fs.ReadLink(path).has_value();
   const auto status = is_link ? std::nullopt : fs.Stat(path);
@@ -80,6 +89,15 @@ OutputRoot::OutputRoot(std::shared_ptr<FileSystem> fs, std::string root)
   while (root_.size() > 1 && root_.back() == '/') {
     root_.pop_back();
   }
+  try {
+    Prepare();
+  } catch (...) {
+    GoAway();
+    throw;
+  }
+}
+
+void OutputRoot::Prepare() {
   CreateRoot();
   lock_ = fs_->TryLock(Join(root_, kLockName));
   if (lock_ == nullptr) {
@@ -90,7 +108,9 @@ OutputRoot::OutputRoot(std::shared_ptr<FileSystem> fs, std::string root)
   CleanUp();
 }
 
-OutputRoot::~OutputRoot() {
+OutputRoot::~OutputRoot() { GoAway(); }
+
+void OutputRoot::GoAway() {
   lock_.reset();
   try {
     for (; !created_.empty() && fs_->List(created_.back()).empty();
@@ -114,8 +134,8 @@ void OutputRoot::CreateRoot() {
     }
     created.insert(created.begin(), missing);
   }
-  fs_->CreateDirectories(root_);
   created_ = std::move(created);
+  fs_->CreateDirectories(root_);
   for (const std::string& directory : created_) {
     fs_->SyncDirectory(ParentOf(directory));
   }
@@ -191,6 +211,7 @@ StagedDirectory::StagedDirectory(OutputRoot& root, std::string tag,
   RequireTagName(tag_, root_.path());
   staging_ = Join(root_.path(), HiddenName(tag_, kPartialSuffix));
   final_ = Join(root_.path(), tag_);
+  RequireNoLink(root_.fs(), final_);
   const auto status = root_.fs().Stat(final_);
   if (status && status->type != FileType::kDirectory) {
     throw Error(ErrorCode::kInvalidArgument, "is no directory",

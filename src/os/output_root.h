@@ -30,6 +30,9 @@ void RemoveTree(FileSystem& fs, const std::string& path);
 // Error(kInvalidArgument) for what cannot be the name of a tag in `root`.
 void RequireTagName(const std::string& tag, const std::string& root);
 
+// Error(kInvalidArgument) for a link: what is written to it lands elsewhere.
+void RequireNoLink(FileSystem& fs, const std::string& path);
+
 class OutputRoot {
  public:
   OutputRoot(std::shared_ptr<FileSystem> fs, std::string root);
@@ -42,9 +45,12 @@ class OutputRoot {
   const std::string& path() const { return root_; }
 
  private:
+  void Prepare();
   void CreateRoot();
   // A tag that was put aside and whose successor never came is put back.
   void CleanUp();
+  // Gives the lock back and removes what was made and is empty.
+  void GoAway();
 
   std::shared_ptr<FileSystem> fs_;
   std::string root_;

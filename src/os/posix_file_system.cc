@@ -145,12 +145,20 @@ class PosixFileSystemImpl final : public FileSystem {
     }
   }
 
+  bool MayList(const std::string& directory) override {
+    return ::faccessat(AT_FDCWD, directory.c_str(), R_OK | X_OK, AT_EACCESS) ==
+               0 ||
+           errno != EACCES;
+  }
+
   bool Exchange(const std::string& a, const std::string& b) override {
     if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(),
                     RENAME_EXCHANGE) == 0) {
       return true;
     }
-    if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) {
+    // EPERM: a sandbox that does not know the call.
+    if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP ||
+        errno == EPERM) {
       return false;
     }
     ThrowErrno(errno, "exchange with " + b, a);

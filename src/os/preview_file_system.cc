@@ -46,6 +46,9 @@ class Preview final : public FileSystem {
     const auto real = path == directory_ ? std::nullopt : Real(path);
     return real ? base_->ReadLink(*real) : std::nullopt;
   }
+  bool MayList(const std::string& directory) override {
+    return base_->MayList(directory);
+  }
   uint64_t AvailableBytes(const std::string& path) override {
     return base_->AvailableBytes(path);
   }

@@ -257,6 +257,28 @@ TEST_F(ResumeTest, PruningKeepsTheNewestAndLatest) {
             ErrorCode::kNotFound);
 }
 
+// Of s1, s2 and s3, s3 is the newest.
+TEST_F(ResumeTest, PruningFollowsNoLinkAndKeepsWhatLinksLeadTo) {
+  namespace fs = std::filesystem;
+  const fs::path folder = scratch_ / "root";
+  fs::create_directories(scratch_ / "elsewhere");
+  fs::copy(folder / "s1", scratch_ / "elsewhere/s9",
+           fs::copy_options::recursive);
+  fs::create_directory_symlink("../elsewhere/s9", folder / "s0");
+  fs::create_directory_symlink("s1", folder / "best");
+  testutil::WriteBytes(folder / "latest", "./s3/");
+  EXPECT_THAT(Prune(PosixFileSystem(), root(), {.keep = 1}), ElementsAre("s2"));
+  EXPECT_TRUE(fs::exists(scratch_ / "elsewhere/s9/manifest.json"));
+  EXPECT_TRUE(fs::exists(folder / "best/manifest.json"));
+  ExpectResumed(1, {.tag = "s1"});
+}
+
+TEST_F(ResumeTest, PruningKnowsEverySpellingOfLatest) {
+  testutil::WriteBytes(scratch_ / "root/latest", "./s1/");
+  EXPECT_THAT(Prune(PosixFileSystem(), root(), {.keep = 1}), ElementsAre("s2"));
+  ExpectResumed(1, {});
+}
+
 // A damaged tag is no newer one, and is not removed either.
 TEST_F(ResumeTest, PruningCountsWholeTagsOnly) {
   std::filesystem::remove(RankFile("s3"));

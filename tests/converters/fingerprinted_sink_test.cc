@@ -77,12 +77,18 @@ TEST_F(FingerprintedSinkTest, PassesEveryByteOnAndLeavesAFingerprint) {
   EXPECT_EQ(json["parameters"][0]["master"], "af49a058");
 }
 
-TEST_F(FingerprintedSinkTest, ATagThatDidNotComeHasNoFingerprint) {
-  WriteBytes(scratch_ / "step5.fingerprint.json", "of another state");
+TEST_F(FingerprintedSinkTest, ATagThatDidNotComeLeavesTheFingerprintBefore) {
+  const auto path = scratch_ / "step5.fingerprint.json";
+  WriteBytes(path, "of another state");
   FingerprintedSink sink(std::make_unique<FailingSink>(), source_, root_,
                          "step5", true);
   EXPECT_THROW(sink.Commit(), Error);
-  EXPECT_FALSE(std::filesystem::exists(scratch_ / "step5.fingerprint.json"));
+  EXPECT_EQ(ReadBytes(path), "of another state");
+  std::filesystem::remove(path);
+  FingerprintedSink first(std::make_unique<FailingSink>(), source_, root_,
+                          "step5", true);
+  EXPECT_THROW(first.Commit(), Error);
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST(FingerprintName, IsTheTagsWithASuffix) {

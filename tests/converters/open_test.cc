@@ -5,13 +5,16 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "converters/locate.h"
 #include "tests/testutil/fixtures.h"
+#include "tests/testutil/forwarding_file_system.h"
 #include "tests/testutil/scratch.h"
 
 namespace muonstore {
@@ -61,6 +64,57 @@ TEST(OpenTest, LatestIsTextOrTextWithANewlineOrALink) {
   fs::remove(root / "latest");
   fs::create_symlink(root / "step8", root / "latest");
   EXPECT_EQ(OpenedTag(root), "step8");
+}
+
+TEST(OpenTest, LatestMayBeWrittenAsAPath) {
+  const Scratch scratch;
+  const fs::path root = Root(scratch);
+  for (const char* text : {"step5/", "./step5", "./step5/\n"}) {
+    WriteBytes(root / "latest", text);
+    EXPECT_EQ(OpenedTag(root), "step5") << text;
+    EXPECT_EQ(LatestOf(*PosixFileSystem(), root.string()), "step5") << text;
+  }
+}
+
+// A tag of the same name lies in the root.
+TEST(OpenTest, ALatestLinkToAnotherPlaceIsRefused) {
+  const Scratch scratch;
+  const fs::path root = Root(scratch);
+  fs::create_directories(scratch / "other");
+  fs::copy(root / "step8", scratch / "other/step5",
+           fs::copy_options::recursive);
+  for (const fs::path& target :
+       {fs::path("../other/step5"), scratch / "other/step5"}) {
+    fs::remove(root / "latest");
+    fs::create_symlink(target, root / "latest");
+    const Error error = OpenError(root);
+    EXPECT_EQ(error.code(), ErrorCode::kDataLoss);
+    EXPECT_THAT(error.what(), HasSubstr("leads out of the folder of tags"));
+    EXPECT_THAT(error.what(), HasSubstr("step5, step8"));
+  }
+}
+
+class WithoutRight final : public testutil::ForwardingFileSystem {
+ public:
+  WithoutRight() : ForwardingFileSystem(PosixFileSystem()) {}
+  bool MayList(const std::string& path) override {
+    return !path.ends_with("lost+found");
+  }
+  std::vector<std::string> List(const std::string& path) override {
+    if (MayList(path)) return ForwardingFileSystem::List(path);
+    throw Error(ErrorCode::kUnavailable, "no right", {.file = path});
+  }
+};
+
+TEST(OpenTest, AFolderThatMayNotBeReadIsNoTag) {
+  const Scratch scratch;
+  const fs::path root = Root(scratch);
+  fs::create_directory(root / "lost+found");
+  const auto limited = std::make_shared<WithoutRight>();
+  EXPECT_EQ(TagsOf(*limited, root.string()),
+            (std::vector<std::string>{"step5", "step8"}));
+  EXPECT_EQ(OpenCheckpoint(limited, scratch.path().string(), {})->info().tag,
+            OpenedTag(root));
 }
 
 TEST(OpenTest, TheTagAskedForIsTheTagOpened) {

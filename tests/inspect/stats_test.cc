@@ -68,6 +68,21 @@ TEST(ComputeStats, OneReportAMatrixOfTheLayout) {
   EXPECT_NEAR(reports[2].stats->frobenius, NormOfRows(values, 5, 12, 5), 1e-9);
 }
 
+TEST(ComputeStats, WithoutALayoutTheRecordedOneOfEachParameterIsTaken) {
+  MemoryCheckpoint checkpoint;
+  checkpoint.Add({.parameter = "qkv", .shape = {12, 5}}, UniqueValues(60));
+  checkpoint.Add({.parameter = "fc", .shape = {12, 5}}, UniqueValues(60));
+  checkpoint.mutable_info().matrix_layouts = {
+      {"qkv", MatrixLayout::PackedRows({2, 3, 7}).ToString()}};
+  StatsRequest request = All(checkpoint);
+  EXPECT_EQ(ComputeStats(checkpoint, request).size(), 3U + 1U);
+  request.layout = MatrixLayout::Whole();
+  EXPECT_EQ(ComputeStats(checkpoint, request).size(), 2U);
+  request.layout.reset();
+  checkpoint.mutable_info().matrix_layouts["fc"] = "per_head[many]";
+  EXPECT_THROW(ComputeStats(checkpoint, request), Error);
+}
+
 TEST(ComputeStats, EveryRankOfTensor) {
   MemoryCheckpoint checkpoint;
   checkpoint.Add({.parameter = "scalar", .shape = {}}, std::vector<float>{3});

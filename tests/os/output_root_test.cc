@@ -247,6 +247,27 @@ TEST_F(OutputRootTest, RefusesAFileInTheTagsPlace) {
   EXPECT_EQ(ReadBytes(scratch_ / "root/step1"), "a file");
 }
 
+TEST_F(OutputRootTest, RefusesALinkInTheTagsPlace) {
+  stdfs::create_directories(scratch_ / "root/step1");
+  stdfs::create_directory_symlink("step1", scratch_ / "root/best");
+  OutputRoot root(fs_, Path("root"));
+  EXPECT_THROW(StagedDirectory(root, "best", true), Error);
+  EXPECT_TRUE(stdfs::is_symlink(scratch_ / "root/best"));
+}
+
+class NoLocks final : public ForwardingFileSystem {
+ public:
+  NoLocks() : ForwardingFileSystem(PosixFileSystem()) {}
+  std::unique_ptr<FileLock> TryLock(const std::string& path) override {
+    throw Error(ErrorCode::kUnavailable, "no locks here", {.file = path});
+  }
+};
+
+TEST_F(OutputRootTest, ARootThatCannotBeOpenedIsNotLeftBehind) {
+  EXPECT_THROW(OutputRoot(std::make_shared<NoLocks>(), Path("a/b")), Error);
+  EXPECT_FALSE(stdfs::exists(scratch_ / "a"));
+}
+
 TEST_F(OutputRootTest, AvailableBytesIsWhatStatvfsSays) {
   const uint64_t bytes = fs_->AvailableBytes(scratch_.path().string());
   const auto space = stdfs::space(scratch_.path());

@@ -53,6 +53,9 @@ class ForwardingFileSystem : public FileSystem {
   bool Exchange(const std::string& a, const std::string& b) override {
     return base().Exchange(a, b);
   }
+  bool MayList(const std::string& directory) override {
+    return base().MayList(directory);
+  }
   uint64_t AvailableBytes(const std::string& path) override {
     return base().AvailableBytes(path);
   }

@@ -210,6 +210,7 @@ class Job {
                              (options_.set_latest || !HasLatest());
     std::unique_ptr<os::StagedFile> latest;
     std::optional<StagedCarry> carry;
+    std::optional<std::string> fingerprint;
     ProgressLine line(StderrIsTerminal(), "writing");
     ConvertOptions work = Work(line);
     work.before_commit = [&] {
@@ -220,9 +221,16 @@ class Job {
       }
       if (sets_latest) latest = os::StageLatest(root, out_.places.tag);
       // A sink with a fingerprint of its own does so itself.
-      if (options_.overwrite) RemoveFingerprint(root, out_.places.tag);
+      if (options_.overwrite) {
+        fingerprint = TakeFingerprint(root, out_.places.tag);
+      }
     };
-    AddLosses(Convert(*source_, sink, out_.plan, work));
+    try {
+      AddLosses(Convert(*source_, sink, out_.plan, work));
+    } catch (const Error&) {
+      PutFingerprintBack(root, out_.places.tag, fingerprint);
+      throw;
+    }
     if (carry) out_.carried = carry->Commit();
     if (sets_latest) latest->Commit();
     out_.latest_written = sets_latest;

@@ -4,6 +4,7 @@
 #include <map>
 #include <thread>
 
+#include "converters/job_shares.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
 #include "tools/ckpt_convert/loss_kinds.h"
@@ -185,8 +186,8 @@ void AddWork(CLI::App& app, Options& options) {
 }  // namespace
 
 int32_t Options::num_jobs() const {
-  if (jobs > 0) return jobs;
-  return std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
+  const auto all = static_cast<int32_t>(std::thread::hardware_concurrency());
+  return JobsWithin(memory_limit_bytes, jobs > 0 ? jobs : all);
 }
 
 void Options::CheckFor(TargetFormat format) const {

@@ -64,9 +64,10 @@ Places FindPlaces(const CheckpointInfo& source, const std::string& target,
     places.target_root.pop_back();
   }
   const bool is_file = source.format == "torch file";
+  // By its own name, whatever the path to it is called: ".", a link `latest`.
   places.tag = !out_tag.empty() ? out_tag
                : is_file        ? stdfs::path(source.path).stem().string()
-                                : source.tag;
+                                : Canonical(source.path).filename().string();
   if (!is_file) {
     places.source_root = Canonical(source.path).parent_path().string();
     places.same_root =

@@ -76,9 +76,16 @@ std::vector<std::string> ExtraNames(const Outcome& outcome) {
   return names;
 }
 
+std::vector<std::string> PrintableNames(const std::vector<std::string>& raw) {
+  std::vector<std::string> names;
+  names.reserve(raw.size());
+  for (const std::string& name : raw) names.push_back(Printable(name));
+  return names;
+}
+
 std::string BesideLines(const Options& options, const Outcome& outcome) {
   if (!outcome.carried.empty()) {
-    return Line("copied", JoinNames(outcome.carried, 8));
+    return Line("copied", JoinNames(PrintableNames(outcome.carried), 8));
   }
   const std::vector<std::string> names = ExtraNames(outcome);
   if (names.empty()) return {};

@@ -15,12 +15,18 @@ void AddMatrixFlags(CLI::App& app, StatsFlags& flags) {
   auto* heads = app.add_option("--per-head", flags.num_heads,
                                "One matrix a head: equal row blocks, this many")
                     ->check(CLI::PositiveNumber);
-  app.add_option("--split", flags.row_sizes,
-                 "One matrix a row block: their rows, as in 24,24,24")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(CLI::NonNegativeNumber)
-      ->excludes(heads);
+  auto* split =
+      app.add_option("--split", flags.row_sizes,
+                     "One matrix a row block: their rows, as in 24,24,24")
+          ->delimiter(',')
+          ->allow_extra_args(false)
+          ->check(CLI::NonNegativeNumber)
+          ->excludes(heads);
+  app.add_flag("--whole", flags.whole,
+               "Whole matrices, also where the checkpoint records heads or "
+               "packed rows,\nwhich are the matrices otherwise")
+      ->excludes(heads)
+      ->excludes(split);
   auto* other = app.add_option(
       "--vs", flags.other_path,
       "Another checkpoint: cosine, and whether a matrix is identical");

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "muonstore/error.h"
 #include "src/base/str.h"
@@ -12,12 +14,20 @@
 namespace muonstore::tools {
 namespace {
 
-MatrixLayout Layout(const StatsFlags& flags) {
+std::optional<MatrixLayout> Layout(const StatsFlags& flags) {
   if (flags.num_heads > 0) return MatrixLayout::PerHead(flags.num_heads);
   if (!flags.row_sizes.empty()) {
     return MatrixLayout::PackedRows(flags.row_sizes);
   }
-  return MatrixLayout::Whole();
+  if (flags.whole) return MatrixLayout::Whole();
+  return std::nullopt;
+}
+
+std::string LayoutName(const StatsFlags& flags, const Checkpoint& checkpoint) {
+  if (const auto layout = Layout(flags)) return layout->ToString();
+  return checkpoint.info().matrix_layouts.empty()
+             ? MatrixLayout::Whole().ToString()
+             : "recorded";
 }
 
 std::vector<MatrixFlag> FailOn(const StatsFlags& flags) {
@@ -90,7 +100,7 @@ ExitCode RunStats(const StatsFlags& flags, const std::string& command,
     Json json = JsonEnvelope(command);
     json["path"] = checkpoint->info().path;
     json["other_path"] = other ? Json(other->info().path) : Json(nullptr);
-    json["layout"] = Layout(flags).ToString();
+    json["layout"] = LayoutName(flags, *checkpoint);
     AddStatsJson(reports, json);
     json["finding"] = missing ? ToJson(*missing) : Json(nullptr);
     session.out.Write(Render(json));

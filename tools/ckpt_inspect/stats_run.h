@@ -14,9 +14,11 @@ namespace muonstore::tools {
 struct StatsFlags {
   SourceFlags source;
   Selection selection{.param = {}, .state = std::string(kMomentum)};
-  int64_t num_heads = 0;           // 0: whole matrices, or row_sizes.
-  std::vector<int64_t> row_sizes;  // Empty: not split.
-  std::string other_path;          // Empty: no comparison.
+  // Without any of these: as the checkpoint records.
+  bool whole = false;
+  int64_t num_heads = 0;
+  std::vector<int64_t> row_sizes;
+  std::string other_path;  // Empty: no comparison.
   std::string other_tag;
   std::vector<std::string> fail_on;  // Names of flags.
   int64_t top = 3;                   // Singular values.

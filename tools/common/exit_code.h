@@ -22,7 +22,9 @@ ExitCode ExitCodeFor(ErrorCode code);
 // The lines that every --help ends with.
 inline constexpr const char* kExitCodeHelp =
     "Exit codes: 0 fine; 1 a finding; 2 usage; 3 input or output failed;\n"
-    "4 input damaged or unsupported; 70 internal error; 130 interrupted.";
+    "4 input damaged or unsupported; 70 internal error; 128 + N: signal N "
+    "(130: "
+    "Ctrl-C).";
 
 }  // namespace muonstore::tools
 

@@ -28,6 +28,7 @@ sigset_t WaitedSignals() {
   sigaddset(&set, kStopSignal);
   AddUnlessIgnored(SIGINT, set);
   AddUnlessIgnored(SIGTERM, set);
+  AddUnlessIgnored(SIGHUP, set);
   return set;
 }
 

@@ -1,4 +1,4 @@
-// What happens at SIGINT and SIGTERM.
+// What happens at SIGINT, SIGTERM and SIGHUP (a session that went).
 //
 // What: while an Interrupts lives, a thread of its own waits for the signals
 //   and ends the process at once with 128 + the signal's number (130 for

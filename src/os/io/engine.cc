@@ -37,7 +37,9 @@ Engine::~Engine() {
   {
     std::unique_lock lock(mutex_);
     is_idle_.wait(lock, [this] { return is_idle(); });
-    while (IsPassing(ring_->Wake())) {
+    // A ring that has failed for good wakes nobody; see Run().
+    for (int i = 0; i < kMaxSubmits && IsPassing(ring_->Wake()); ++i) {
+      std::this_thread::sleep_for(kSubmitPause);
     }
   }
   thread_.join();

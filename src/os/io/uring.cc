@@ -27,7 +27,7 @@ class Uring final : public Ring {
     is_open_ = true;
     // Absent before Linux 5.19.
     has_buffers_ = ::io_uring_register_buffers_sparse(&ring_, kNumBuffers) == 0;
-    return HasReadAndWrite() ? 0 : ENOSYS;
+    return HasReadAndWrite() ? TryIt() : ENOSYS;
   }
 
   std::string_view name() const override { return "io_uring"; }
@@ -96,6 +96,18 @@ class Uring final : public Ring {
     // Looks up now and then, for a ring that not even Wake can reach.
     __kernel_timespec timeout{.tv_sec = 1, .tv_nsec = 0};
     return ::io_uring_wait_cqe_timeout(&ring_, cqe, &timeout);
+  }
+
+  // A sandbox may give a ring and refuse its use.
+  int TryIt() {
+    ::io_uring_prep_nop(::io_uring_get_sqe(&ring_));
+    int result = ::io_uring_submit_and_wait(&ring_, 1);
+    while (result == -EINTR) result = ::io_uring_submit_and_wait(&ring_, 1);
+    io_uring_cqe* cqe = nullptr;
+    if (result >= 0) result = ::io_uring_peek_cqe(&ring_, &cqe);
+    if (result < 0) return -result;
+    ::io_uring_cqe_seen(&ring_, cqe);
+    return 0;
   }
 
   // Kernels before 5.6 have a ring without these.

@@ -133,8 +133,7 @@ TEST_F(EngineTest, ADirectRequestThatIsRefusedGoesThroughTheCache) {
   EXPECT_EQ(script_->requests()[1].fd, kFd);
   // Otherwise it is an error like any.
   script_->result = [](const RingEntry&) { return -EINVAL; };
-  EXPECT_EQ(ErrorOf(Read(*Make(), 0, 4096)).code(),
-            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(ErrorOf(Read(*Make(), 0, 4096)).code(), ErrorCode::kUnavailable);
 }
 
 TEST_F(EngineTest, InterruptedRequestsAreRepeated) {
