@@ -12,8 +12,6 @@
 #include "src/base/str.h"
 #include "src/os/output_root.h"
 #include "tools/ckpt_convert/momentum_choice.h"
-#include "tools/common/output.h"
-#include "tools/common/progress.h"
 
 namespace muonstore::tools {
 namespace {
@@ -31,23 +29,22 @@ TargetFormat FormatFor(const Options& options, const CheckpointInfo& source) {
 class Job {
  public:
   Job(const Options& options, std::shared_ptr<FileSystem> fs,
-      Interrupts& interrupts)
+      const JobWatch& watch)
       : options_(options),
         fs_(std::move(fs)),
         target_fs_(options.dry_run ? DryRunFileSystem(fs_) : fs_),
-        interrupts_(interrupts) {}
+        watch_(watch) {}
 
   Outcome Run() {
     if (options_.verify && !options_.dry_run) RequireWholeSource();
     Open();
     const TargetLayout layout = Layout();
-    // From here on there may be something to clean up.
-    const Interrupts::Deferral deferral(interrupts_);
+    watch_.begin_writing();
     os::OutputRoot root(target_fs_, out_.places.target_root);
     const std::unique_ptr<CheckpointSink> sink =
         MakeSink(*source_, layout, root, SinkRequestFor());
     MakePlan(*sink);
-    interrupts_.ThrowIfInterrupted();
+    watch_.check();
     if (options_.dry_run) {
       RequireSpace(*fs_, out_.plan);
       LookForOverflows(*sink);
@@ -59,11 +56,9 @@ class Job {
   }
 
  private:
-  // The line on the terminal; stops at a signal.
-  std::function<void(uint64_t, uint64_t)> Watch(ProgressLine& line) {
-    return [this, show = line.callback()](uint64_t done, uint64_t total) {
-      interrupts_.ThrowIfInterrupted();
-      if (show) show(done, total);
+  std::function<void(uint64_t, uint64_t)> Watch(const std::string& what) {
+    return [this, what](uint64_t done, uint64_t total) {
+      watch_.progress(what, done, total);
     };
   }
 
@@ -75,10 +70,9 @@ class Job {
   }
 
   void RequireWholeSource() {
-    ProgressLine line(StderrIsTerminal(), "checking the source");
-    const VerifyReport report =
-        VerifyCheckpoint(fs_, options_.source,
-                         {.tag = options_.tag, .progress = line.callback()});
+    const VerifyReport report = VerifyCheckpoint(
+        fs_, options_.source,
+        {.tag = options_.tag, .progress = Watch("checking the source")});
     for (const Finding& finding : report.findings) {
       if (finding.severity == Finding::Severity::kFault &&
           !IsAllowed(finding.code)) {
@@ -166,8 +160,8 @@ class Job {
 
   // What a real run finds on its way.
   void LookForOverflows(const CheckpointSink& sink) {
-    ProgressLine line(StderrIsTerminal(), "looking for values out of range");
-    AddLosses(FindOverflows(*source_, sink, out_.plan, Work(line)));
+    AddLosses(FindOverflows(*source_, sink, out_.plan,
+                            Work("looking for values out of range")));
     out_.refused = out_.plan.Refused(options_.allowed_losses);
   }
 
@@ -176,11 +170,11 @@ class Job {
                             losses.end());
   }
 
-  ConvertOptions Work(ProgressLine& line) {
+  ConvertOptions Work(const std::string& what) {
     return {.memory_limit_bytes = options_.memory_limit_bytes,
             .jobs = options_.num_jobs(),
             .allowed_losses = options_.allowed_losses,
-            .progress = Watch(line),
+            .progress = Watch(what),
             .fs = fs_};
   }
 
@@ -211,13 +205,11 @@ class Job {
     std::unique_ptr<os::StagedFile> latest;
     std::optional<StagedCarry> carry;
     std::optional<std::string> fingerprint;
-    ProgressLine line(StderrIsTerminal(), "writing");
-    ConvertOptions work = Work(line);
+    ConvertOptions work = Work("writing");
     work.before_commit = [&] {
       if (options_.verify) Compare(sink);
       if (options_.carry_files) {
-        carry.emplace(root, out_.extras,
-                      [this] { interrupts_.ThrowIfInterrupted(); });
+        carry.emplace(root, out_.extras, watch_.check);
       }
       if (sets_latest) latest = os::StageLatest(root, out_.places.tag);
       // A sink with a fingerprint of its own does so itself.
@@ -237,9 +229,8 @@ class Job {
   }
 
   void Compare(const CheckpointSink& sink) {
-    ProgressLine line(StderrIsTerminal(), "comparing");
     VerifyTarget(*source_, sink, out_.plan,
-                 {.jobs = options_.num_jobs(), .progress = Watch(line)});
+                 {.jobs = options_.num_jobs(), .progress = Watch("comparing")});
     out_.verified = true;
   }
 
@@ -255,7 +246,7 @@ class Job {
   const Options& options_;
   std::shared_ptr<FileSystem> fs_;
   std::shared_ptr<FileSystem> target_fs_;  // Takes no writes in a dry run.
-  Interrupts& interrupts_;
+  const JobWatch& watch_;
   std::unique_ptr<Checkpoint> source_;
   std::vector<std::string> notes_;
   Outcome out_;
@@ -264,8 +255,8 @@ class Job {
 }  // namespace
 
 Outcome RunJob(const Options& options, const std::shared_ptr<FileSystem>& fs,
-               Interrupts& interrupts) {
-  return Job(options, fs, interrupts).Run();
+               const JobWatch& watch) {
+  return Job(options, fs, watch).Run();
 }
 
 }  // namespace muonstore::tools

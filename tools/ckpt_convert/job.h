@@ -3,12 +3,16 @@
 // What: opens what the options name, decides the target, plans, and unless it
 //   is a dry run converts, verifies and sets `latest`.
 // Ownership: an Outcome is a plain value.
-// Failures: Error, Interrupted; nothing of the target is left then.
+// Threads: RunJob is called on one thread; what it watches with is called on
+//   any, one call at a time.
+// Failures: Error, and what a JobWatch throws; nothing of the target is left
+//   then.
 
 #ifndef MUONSTORE_TOOLS_CKPT_CONVERT_JOB_H_
 #define MUONSTORE_TOOLS_CKPT_CONVERT_JOB_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,7 +26,6 @@
 #include "tools/ckpt_convert/carry.h"
 #include "tools/ckpt_convert/options.h"
 #include "tools/ckpt_convert/places.h"
-#include "tools/common/interrupts.h"
 
 namespace muonstore::tools {
 
@@ -41,8 +44,20 @@ struct Outcome {
   bool verified = false;
 };
 
+// How a caller follows a run, and stops it in order: each may throw.
+struct JobWatch {
+  // What is being done ("writing"), bytes done of it and in all.
+  std::function<void(const std::string& what, uint64_t done, uint64_t total)>
+      progress;
+  // Between parts that tell no progress.
+  std::function<void()> check;
+  // From here on there may be something to clean up.
+  std::function<void()> begin_writing;
+};
+
+// Every function of `watch` is given.
 Outcome RunJob(const Options& options, const std::shared_ptr<FileSystem>& fs,
-               Interrupts& interrupts);
+               const JobWatch& watch);
 
 }  // namespace muonstore::tools
 

@@ -1,5 +1,6 @@
 // ckpt-convert: moves optimizer checkpoints between ZeRO stages, rank counts
 // and formats.
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,9 +9,11 @@
 #include "tools/ckpt_convert/loss_kinds.h"
 #include "tools/ckpt_convert/options.h"
 #include "tools/ckpt_convert/report.h"
+#include "tools/common/interrupts.h"
 #include "tools/common/json.h"
 #include "tools/common/output.h"
 #include "tools/common/program.h"
+#include "tools/common/progress.h"
 
 namespace muonstore::tools {
 namespace {
@@ -36,9 +39,41 @@ constexpr const char* kFooter =
     "Face\n"
     "  ckpt-convert runs/7 out --stage 2 --dry-run    what it would do\n";
 
+// A line on the terminal for what is being done; stops at a signal.
+class TerminalWatch {
+ public:
+  explicit TerminalWatch(Interrupts& interrupts) : interrupts_(interrupts) {}
+
+  JobWatch watch() {
+    return {.progress = [this](const std::string& what, uint64_t done,
+                               uint64_t total) { Show(what, done, total); },
+            .check = [this] { interrupts_.ThrowIfInterrupted(); },
+            .begin_writing = [this] { deferral_.emplace(interrupts_); }};
+  }
+
+ private:
+  void Show(const std::string& what, uint64_t done, uint64_t total) {
+    interrupts_.ThrowIfInterrupted();
+    if (what != what_) {
+      line_.emplace(StderrIsTerminal(), what);
+      show_ = line_->callback();
+      what_ = what;
+    }
+    if (show_) show_(done, total);
+  }
+
+  Interrupts& interrupts_;
+  std::optional<Interrupts::Deferral> deferral_;
+  std::string what_;
+  std::optional<ProgressLine> line_;
+  std::function<void(uint64_t, uint64_t)> show_;
+};
+
 ExitCode Convert(Program& program, const Options& options) {
-  const Outcome outcome =
-      RunJob(options, PosixFileSystem(), program.interrupts());
+  const Outcome outcome = [&] {
+    TerminalWatch terminal(program.interrupts());
+    return RunJob(options, PosixFileSystem(), terminal.watch());
+  }();
   program.out().Write(options.json ? Render(ReportJson(options, outcome))
                                    : ReportText(options, outcome));
   const bool would_refuse = options.dry_run && !outcome.refused.empty();

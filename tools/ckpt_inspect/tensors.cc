@@ -2,7 +2,7 @@
 #include "src/base/str.h"
 #include "tools/ckpt_inspect/command.h"
 #include "tools/ckpt_inspect/select.h"
-#include "tools/common/json.h"
+#include "tools/ckpt_inspect/tensors_output.h"
 #include "tools/common/table.h"
 #include "tools/common/units.h"
 
@@ -54,7 +54,10 @@ std::string AsText(const Checkpoint& checkpoint,
          "\n";
 }
 
-Json AsJson(const Checkpoint& checkpoint, const std::vector<size_t>& tensors) {
+}  // namespace
+
+Json TensorsJson(const Checkpoint& checkpoint,
+                 const std::vector<size_t>& tensors) {
   Json json = JsonEnvelope("tensors");
   json["path"] = checkpoint.info().path;
   json["tensors"] = Json::array();
@@ -76,8 +79,6 @@ Json AsJson(const Checkpoint& checkpoint, const std::vector<size_t>& tensors) {
   }
   return json;
 }
-
-}  // namespace
 
 Command AddTensors(CLI::App& root) {
   auto flags = std::make_shared<Flags>();
@@ -105,7 +106,7 @@ Command AddTensors(CLI::App& root) {
             const auto checkpoint = flags->source.Open(session);
             const auto tensors = SelectTensors(*checkpoint, flags->selection);
             session.out.Write(flags->source.json
-                                  ? Render(AsJson(*checkpoint, tensors))
+                                  ? Render(TensorsJson(*checkpoint, tensors))
                                   : AsText(*checkpoint, tensors));
             return ExitCode::kOk;
           }};

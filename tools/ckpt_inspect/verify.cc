@@ -1,7 +1,7 @@
 // `verify`: is the checkpoint whole?
 #include "src/base/str.h"
 #include "tools/ckpt_inspect/command.h"
-#include "tools/common/json.h"
+#include "tools/ckpt_inspect/verify_output.h"
 #include "tools/common/progress.h"
 #include "tools/common/units.h"
 
@@ -34,7 +34,23 @@ std::string AsText(const VerifyReport& report, bool quick) {
   return out;
 }
 
-Json AsJson(const VerifyReport& report, bool quick) {
+ExitCode Run(const Flags& flags, Session& session) {
+  VerifyReport report;
+  {
+    ProgressLine progress(StderrIsTerminal());
+    report = VerifyCheckpoint(session.fs, flags.source.path,
+                              {.tag = flags.source.tag,
+                               .quick = flags.quick,
+                               .progress = progress.callback()});
+  }
+  session.out.Write(flags.source.json ? Render(VerifyJson(report, flags.quick))
+                                      : AsText(report, flags.quick));
+  return report.whole() ? ExitCode::kOk : ExitCode::kFinding;
+}
+
+}  // namespace
+
+Json VerifyJson(const VerifyReport& report, bool quick) {
   Json json = JsonEnvelope("verify");
   json["path"] = report.path;
   json["tag"] = report.tag;
@@ -49,22 +65,6 @@ Json AsJson(const VerifyReport& report, bool quick) {
   }
   return json;
 }
-
-ExitCode Run(const Flags& flags, Session& session) {
-  VerifyReport report;
-  {
-    ProgressLine progress(StderrIsTerminal());
-    report = VerifyCheckpoint(session.fs, flags.source.path,
-                              {.tag = flags.source.tag,
-                               .quick = flags.quick,
-                               .progress = progress.callback()});
-  }
-  session.out.Write(flags.source.json ? Render(AsJson(report, flags.quick))
-                                      : AsText(report, flags.quick));
-  return report.whole() ? ExitCode::kOk : ExitCode::kFinding;
-}
-
-}  // namespace
 
 Command AddVerify(CLI::App& root) {
   auto flags = std::make_shared<Flags>();

@@ -1,0 +1,54 @@
+"""muonstore.convert: ckpt-convert from Python."""
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Union
+
+from muonstore._load import _core
+from muonstore._progress import Progress, callback_of
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+def convert(source: Path, target: Path, *, progress: Progress = None,
+            **options: Any) -> dict:
+    """Moves a checkpoint to another stage, rank count, offload mode or format.
+
+    Every element exactly, in bounded memory; `target`/tag appears whole or not
+    at all. Options are those of `ckpt-convert` (docs/ckpt-convert.md) with
+    underscores: to, tag, out_tag, overwrite, set_latest, carry_files, stage,
+    world_size, offload, zero_init, like, ds_config, momentum_scale, zstd, state,
+    dtype, max_shard_size, memory_limit, jobs, allow_loss, dry_run, verify. Flags
+    are booleans, allow_loss is a list.
+
+        muonstore.convert("runs/7", "out", stage=3, zero_init=False,
+                          allow_loss=["carried"])
+
+    progress: None, True (bars of tqdm), or callable(what, done, total), told
+        about bytes.
+    Returns what `ckpt-convert --json` prints. Raises Error; Ctrl-C and what
+    `progress` raises stop it, and nothing of the target is left then.
+    """
+    words = [os.fspath(source), os.fspath(target)]
+    for name, value in options.items():
+        words += _words(name, value)
+    return json.loads(_core.convert_json(words, callback_of(progress)))
+
+
+_FLAGS = {"overwrite", "set_latest", "carry_files", "dry_run", "verify"}
+
+
+def _words(name: str, value: Any) -> list[str]:
+    option = "--" + name.replace("_", "-")
+    if value is None or (name in _FLAGS and value is False):
+        return []
+    if name in _FLAGS and value is True:
+        return [option]
+    if isinstance(value, bool):
+        value = "yes" if value else "no"
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        if not value:
+            return []
+        value = ",".join(str(item) for item in value)
+    return [f"{option}={os.fspath(value) if hasattr(value, '__fspath__') else value}"]

@@ -1,0 +1,10 @@
+#include "python/src/bindings.h"
+
+NB_MODULE(_core, module) {
+  using namespace muonstore::python;
+  module.attr("__version__") = MUONSTORE_VERSION;
+  BindErrors(module);
+  BindCheckpoint(module);
+  BindInspect(module);
+  BindConvert(module);
+}
