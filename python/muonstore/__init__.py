@@ -10,6 +10,7 @@ Everything happens in the C++ library; failures are `muonstore.Error`. Functions
 that need torch or DeepSpeed are in muonstore.deepspeed.
 """
 from muonstore._load import _core
+from muonstore._arrays import Opaque
 from muonstore._checkpoint import Checkpoint, open
 from muonstore._convert import convert
 from muonstore._errors import (DataLossError, Error, InternalError,

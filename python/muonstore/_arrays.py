@@ -48,3 +48,25 @@ def as_torch(array: np.ndarray, torch_dtype: str) -> Any:
         # Of the same size; every torch has it.
         array = array.view(array.dtype.str.replace("u", "i"))
     return torch.from_numpy(array).view(dtype)
+
+
+def scalar(dtype: str, data: bytes) -> Any:
+    """A scalar of NumPy from its bytes; what it is of, where that is no number."""
+    kind = np.dtype(dtype) if dtype[:1] in "biufc" else None
+    if kind is None or len(data) != kind.itemsize:
+        return Opaque(f"numpy scalar of {dtype}", {})
+    return np.frombuffer(data, kind)[0]
+
+
+class Opaque:
+    """A value of a class that is not known here: nothing of it was imported.
+
+    text: what it is, as the file says it; attributes: its plain ones.
+    """
+
+    def __init__(self, text: str, attributes: dict):
+        self.text = text
+        self.attributes = attributes
+
+    def __repr__(self):
+        return f"<muonstore.Opaque {self.text}>"

@@ -113,6 +113,23 @@ class Checkpoint:
         return json.loads(_core.verify_json(self.path, "", quick,
                                             callback_of(progress)))
 
+    def carried(self, rank: int = 0, *, torch: bool = False) -> dict:
+        """What the checkpoint holds beside its tensors, of one rank of the run
+        that saved it: client state, schedulers, loss scalers, configs.
+
+        {"model_states": ..., "optim_states": ...}, nested as in DeepSpeed's
+        files, with None for the tensors that `read` gives; None where there is
+        nothing. Objects of classes that are not plain Python, NumPy or torch are
+        `Opaque`: nothing in a file is ever imported or called.
+        """
+        finish = (lambda array, _, name: _arrays.as_torch(array, name)) \
+            if torch else (lambda array, dtype, _: _arrays.as_numpy(array, dtype))
+        whole = self._full()
+        if _core.num_carried_ranks(whole) == 0:
+            return {"model_states": None, "optim_states": None}
+        model, optim = _core.carried(whole, rank, finish)
+        return {"model_states": model, "optim_states": optim}
+
     def __repr__(self) -> str:
         summary = self.summary
         return (f"<muonstore.Checkpoint {self.path!r}: {summary['format']}, "

@@ -15,6 +15,7 @@ void BindErrors(nanobind::module_& module);
 void BindCheckpoint(nanobind::module_& module);
 void BindInspect(nanobind::module_& module);
 void BindConvert(nanobind::module_& module);
+void BindLiveRead(nanobind::module_& module);
 
 }  // namespace muonstore::python
 

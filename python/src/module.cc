@@ -7,4 +7,5 @@ NB_MODULE(_core, module) {
   BindCheckpoint(module);
   BindInspect(module);
   BindConvert(module);
+  BindLiveRead(module);
 }

@@ -24,6 +24,14 @@ STEPS = 3
 FULL_BATCH = gen.GB
 
 
+def load_by_deepspeed(engine, run):
+    """The client state."""
+    path, client = engine.load_checkpoint(run["root"], tag=run["tag"])
+    if path is None:
+        raise RuntimeError("DeepSpeed found no checkpoint")
+    return client
+
+
 def _load_and_train(run):
     """In each rank's process; rank 0 writes what it saw."""
     full_batch = gen.batch
@@ -38,9 +46,7 @@ def _load_and_train(run):
     make_engine = (make_engine_with_groups if "groups" in run["variant"]
                    else gen.make_engine)
     engine, _ = make_engine(run, gen.SEED + 99)  # Nothing survives of init.
-    path, client = engine.load_checkpoint(run["root"], tag=run["tag"])
-    if path is None:
-        raise RuntimeError("DeepSpeed found no checkpoint")
+    client = run["load"](engine, run)
     problems = None
     if run["fingerprint"]:
         problems = deepspeed_fingerprint.check(engine, run["fingerprint"])
@@ -62,15 +68,17 @@ def _load_and_train(run):
 gen.PH["resume"] = _load_and_train
 
 
-def run(cell, root, folder, samples=FULL_BATCH, fingerprint=None):
+def run(cell, root, folder, samples=FULL_BATCH, fingerprint=None,
+        load=load_by_deepspeed):
     """What rank 0 saw; RuntimeError with DeepSpeed's words if it failed.
-    `folder` must be new; it keeps the logs."""
+    `folder` must be new; it keeps the logs. `load(engine, run)` fills the
+    engine, on every rank, and gives the client state."""
     os.makedirs(folder)
     result = os.path.join(folder, "result.pickle")
     gen.LOGDIR = os.path.join(folder, "logs")
     outcome = gen.run("resume", {
         **cell, "root": root, "tag": "step5", "result": result, "dir": folder,
-        "samples": samples, "fingerprint": fingerprint,
+        "samples": samples, "fingerprint": fingerprint, "load": load,
         "nvme_path": os.path.join(folder, "nvme")})
     if not outcome["ok"]:
         raise RuntimeError(f"{outcome['error']} at {outcome.get('at')}; logs "
