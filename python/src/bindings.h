@@ -16,6 +16,7 @@ void BindCheckpoint(nanobind::module_& module);
 void BindInspect(nanobind::module_& module);
 void BindConvert(nanobind::module_& module);
 void BindLiveRead(nanobind::module_& module);
+void BindLiveWrite(nanobind::module_& module);
 
 }  // namespace muonstore::python
 

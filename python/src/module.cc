@@ -8,4 +8,5 @@ NB_MODULE(_core, module) {
   BindInspect(module);
   BindConvert(module);
   BindLiveRead(module);
+  BindLiveWrite(module);
 }

@@ -14,14 +14,14 @@ class Ranks:
     """The data-parallel group of an engine. Every method is collective."""
 
     def __init__(self, group):
-        self._group = group
+        self.group = group
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
 
     def gather(self, value: Any) -> list:
         """Every rank's value, by rank."""
         values = [None] * self.size
-        dist.all_gather_object(values, value, group=self._group)
+        dist.all_gather_object(values, value, group=self.group)
         return values
 
     def of_first(self, value: Callable[[], Any]) -> Any:

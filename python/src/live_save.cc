@@ -1,0 +1,147 @@
+#include "python/src/live_save.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "formats/native/carried.h"
+#include "formats/native/file_names.h"
+#include "formats/native/rank_writer.h"
+#include "muonstore/error.h"
+#include "src/base/str.h"
+
+namespace muonstore::python {
+namespace {
+
+constexpr size_t kPieceBytes = size_t{32} << 20;
+
+}  // namespace
+
+LiveSave::LiveSave(const LiveRun& run, LiveSaveOptions options)
+    : fs_(PosixFileSystem()),
+      rank_(run.rank),
+      options_(std::move(options)),
+      checkpoint_(run) {
+  os::RequireTagName(options_.tag, options_.root);
+}
+
+LiveSave::~LiveSave() { Close(); }
+
+void LiveSave::Close() {
+  RemoveOwnFile();
+  tag_.reset();  // Removes the files of every rank that rank 0 sees.
+  root_.reset();
+  draft_.reset();
+}
+
+std::string LiveSave::path() const {
+  return StrCat(options_.root, "/", options_.tag);
+}
+
+std::string LiveSave::FileName(int32_t rank) const {
+  return StrCat(path(), "/", native::RankFileName(rank, save_id_));
+}
+
+std::string LiveSave::Open() {
+  root_.emplace(fs_, options_.root);
+  save_id_ = native::NewSaveId();
+  tag_.emplace(*root_, options_.tag, save_id_, options_.overwrite);
+  return save_id_;
+}
+
+uint64_t LiveSave::Plan(const std::string& save_id) {
+  save_id_ = save_id;
+  draft_.emplace(checkpoint_, checkpoint_.layout(),
+                 native::SinkOptions{.tag = options_.tag,
+                                     .overwrite = options_.overwrite,
+                                     .zstd_level = options_.zstd_level},
+                 save_id_);
+  return draft_->plan_digest();
+}
+
+std::vector<LiveSegment> LiveSave::segments() const {
+  const auto bare = draft_->BareSegmentsOf(rank_);
+  const std::vector<SinkSegment> whole = draft_->SegmentsOf(rank_);
+  std::vector<LiveSegment> segments;
+  for (size_t i = 0; i < bare.size(); ++i) {
+    segments.push_back({.kind = bare[i].kind,
+                        .flat_group = bare[i].flat_group,
+                        .num_elements = bare[i].num_elements});
+    if (bare[i].flat_group < 0) {
+      const size_t tensor = whole[i].pieces.at(0).tensor;
+      segments.back().name = checkpoint_.tensors()[tensor].key.parameter;
+    }
+  }
+  return segments;
+}
+
+void LiveSave::Write(
+    std::span<const std::span<const std::byte>> buffers,
+    const std::function<void(uint64_t done, uint64_t total)>& tell) {
+  auto created = fs_->CreateDirectFile(FileName(rank_));
+  file_ = FileName(rank_);
+  const auto writer = draft_->MakeWriter(rank_, std::move(created));
+  const uint64_t total = PayloadBytes(writer->segments());
+  uint64_t done = 0;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const std::span<const std::byte> buffer = buffers[i];
+    for (size_t at = 0; at < buffer.size(); at += kPieceBytes) {
+      tell(done, total);
+      const auto piece =
+          buffer.subspan(at, std::min(kPieceBytes, buffer.size() - at));
+      writer->Append(i, piece);
+      done += piece.size();
+    }
+  }
+  tell(done, total);
+  writer->Close();
+}
+
+std::vector<std::byte> LiveSave::Report() {
+  // Rank 0 may commit from here on.
+  if (rank_ != 0) file_.clear();
+  return draft_->Report(rank_);
+}
+
+void LiveSave::TakeReport(int32_t rank, std::span<const std::byte> report) {
+  draft_->TakeReport(rank, report);
+  const auto status = fs_->Stat(FileName(rank));
+  const uint64_t size =
+      draft_->manifest().files[static_cast<size_t>(rank)].size_bytes;
+  if (status && status->size_bytes == size) return;
+  throw Error(ErrorCode::kUnavailable,
+              StrCat("rank 0 does not see the file that rank ", rank,
+                     " wrote; the root must be one folder for all ranks"),
+              {.file = FileName(rank),
+               .expected = StrCat(size, " bytes"),
+               .found = status ? StrCat(status->size_bytes) : "none"});
+}
+
+void LiveSave::Commit(const std::vector<std::vector<std::byte>>& reports,
+                      const std::vector<std::string>& carried) {
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    TakeReport(static_cast<int32_t>(rank), reports[rank]);
+  }
+  const native::NativeCarriedState values(fs_, carried);
+  draft_->WriteRest(*tag_, carried.empty() ? nullptr : &values);
+  std::unique_ptr<os::StagedFile> latest;
+  if (options_.set_latest) latest = os::StageLatest(*root_, options_.tag);
+  tag_->Commit();
+  file_.clear();
+  if (latest != nullptr) latest->Commit();
+}
+
+std::vector<std::string> LiveSave::notes() const {
+  return {draft_->notes().begin(), draft_->notes().end()};
+}
+
+void LiveSave::RemoveOwnFile() {
+  if (file_.empty() || (tag_ && tag_->committed())) return;
+  try {
+    fs_->Remove(file_);
+  } catch (const Error&) {
+    // Rank 0 has removed it, or the next writer does.
+  }
+  file_.clear();
+}
+
+}  // namespace muonstore::python
