@@ -18,11 +18,12 @@ from muonstore._errors import (DataLossError, Error, InternalError,
                                ResourceExhaustedError, UnavailableError,
                                UnsupportedError)
 from muonstore._inspect import diff, verify
+from muonstore._orthogonalize import orthogonalize
 
 __version__ = _core.__version__
 __all__ = [
     "Checkpoint", "DataLossError", "Error", "InternalError",
     "InvalidArgumentError", "NotFoundError", "ResourceExhaustedError",
     "UnavailableError", "UnsupportedError", "convert", "diff", "open",
-    "verify",
+    "orthogonalize", "verify",
 ]

@@ -17,6 +17,7 @@ void BindInspect(nanobind::module_& module);
 void BindConvert(nanobind::module_& module);
 void BindLiveRead(nanobind::module_& module);
 void BindLiveWrite(nanobind::module_& module);
+void BindOrthogonalize(nanobind::module_& module);
 
 }  // namespace muonstore::python
 

@@ -32,7 +32,6 @@ LiveCheckpoint::LiveCheckpoint(const LiveRun& run)
   info_.stage = run.stage;
   info_.num_ranks = run.num_ranks;
   for (const ParameterSpec& spec : run.parameters) {
-    info_.module_order.push_back(spec.name);
     if (spec.optimizer == Optimizer::kNone) info_.frozen.push_back(spec.name);
   }
   AddFlatSegments(run);

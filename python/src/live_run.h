@@ -36,7 +36,7 @@ struct LiveRun {
   // Tensors that are not cut: frozen weights, buffers.
   std::vector<CheckpointTensor> singles;
   // groups, counters, step, momentum, precision, offload, optimizer_class,
-  // aliases.
+  // aliases, module_order.
   CheckpointInfo info;
 };
 

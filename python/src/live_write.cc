@@ -127,6 +127,10 @@ void BindRun(nb::module_& module) {
              run.info.offload = offload;
              run.info.optimizer_class = optimizer_class;
            })
+      .def("set_module_order",
+           [](LiveRun& run, const std::vector<std::string>& names) {
+             run.info.module_order = names;
+           })
       .def("add_alias", [](LiveRun& run, const std::string& dropped,
                            const std::string& kept) {
         run.info.aliases.emplace(dropped, kept);

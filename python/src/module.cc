@@ -9,4 +9,5 @@ NB_MODULE(_core, module) {
   BindConvert(module);
   BindLiveRead(module);
   BindLiveWrite(module);
+  BindOrthogonalize(module);
 }

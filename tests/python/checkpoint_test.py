@@ -172,6 +172,77 @@ class InspectTest(unittest.TestCase):
                 copy, "step8").read(QKV))
 
 
+class OrthogonalizeTest(unittest.TestCase):
+    def test_singular_values_are_near_one_and_vectors_are_kept(self):
+        momentum = muonstore.open(root(CASES[0])).read(QKV, "momentum")
+        heads = momentum.astype(np.float32).reshape(12, 6, 24)
+        result = muonstore.orthogonalize(heads)
+        self.assertEqual(result.shape, heads.shape)
+        for head, update in zip(heads.astype(float), result.astype(float)):
+            u, s, vt = np.linalg.svd(head, full_matrices=False)
+            inside = u.T @ update @ vt.T
+            kept = s > 1e-3 * s[0]
+            off = inside - np.diag(np.diag(inside))
+            self.assertLess(np.abs(off).max(), 1e-3)
+            self.assertTrue(np.all(np.diag(inside)[kept] > 0.3))
+            self.assertTrue(np.all(np.diag(inside) < 1.25))
+
+    def test_the_same_bits_for_any_number_of_threads(self):
+        matrix = np.random.default_rng(2).standard_normal((70, 300))
+        one = muonstore.orthogonalize(matrix, num_threads=1)
+        np.testing.assert_array_equal(
+            one, muonstore.orthogonalize(matrix, num_threads=3))
+
+    def test_what_makes_no_sense(self):
+        for options in ({"precision": "f8"}, {"coefficients": "mine"}):
+            with self.assertRaises(muonstore.InvalidArgumentError):
+                muonstore.orthogonalize(np.eye(3), **options)
+        with self.assertRaisesRegex(muonstore.InvalidArgumentError, "finite"):
+            muonstore.orthogonalize([[1, float("nan")]])
+        with self.assertRaises(muonstore.InvalidArgumentError):
+            muonstore.orthogonalize([1, 2])
+
+
+class CarriedTest(unittest.TestCase):
+    def test_client_state_is_pythons(self):
+        model = muonstore.open(root("s2-ws2-bf16-none-clientstate")).carried()[
+            "model_states"]
+        self.assertEqual(model["epoch"], 7)
+        self.assertEqual(model["best"], math.inf)
+        self.assertEqual(model["numpy_scalar"], np.float64(0.125))
+        self.assertIsInstance(model["numpy_scalar"], np.float64)
+        self.assertEqual(model["numpy_int"], -9)
+        self.assertEqual(model["set"], {1, 2})
+        self.assertEqual(model["nested"], {
+            "lr": 0.5, 3: ("a", b"\x00\xff", {"deep": [True, None, -1.5,
+                                                      2 ** 70]}),
+            "unicode": "\u00e9\u4e2d\U0001f600"})
+        np.testing.assert_array_equal(
+            model["tensor"], np.arange(6, dtype=np.float64).reshape(2, 3) / 7)
+        np.testing.assert_array_equal(model["slice_view"], [2, 4, 6])
+        self.assertEqual(model["empty"].shape, (0, 4))
+        self.assertEqual(model["bf16"].dtype, ml_dtypes.bfloat16)
+        self.assertEqual(model["lr_scheduler"], {"last_batch_iteration": 4})
+
+    def test_tensors_of_the_checkpoint_are_none(self):
+        model = muonstore.open(root(CASES[0])).carried()["model_states"]
+        self.assertIn(QKV, model["module"])
+        self.assertEqual(set(model["module"].values()), {None})
+
+    def test_classes_are_opaque(self):
+        optim = muonstore.open(root("s2-ws2-fp16-none-scaledoubled")).carried(
+            1)["optim_states"]["optimizer_state_dict"]
+        scaler = optim["loss_scaler"]
+        self.assertIsInstance(scaler, muonstore.Opaque)
+        self.assertIn("DynamicLossScaler", repr(scaler))
+        self.assertEqual(scaler.attributes["cur_scale"], 512)
+        self.assertNotIn("deepspeed", sys.modules)
+
+    def test_a_rank_that_is_not_there(self):
+        with self.assertRaises(muonstore.InvalidArgumentError):
+            muonstore.open(root(CASES[0])).carried(2)
+
+
 class ErrorTest(unittest.TestCase):
     def test_code_text_and_place(self):
         with self.assertRaises(muonstore.NotFoundError) as caught:

@@ -29,10 +29,13 @@ class Refusal:
     target: str
     error: str  # The class.
     words: str  # Of the message.
+    # What makes the engine one that is refused: sets attributes.
+    spoil: dict = field(default_factory=dict)
 
     @property
     def title(self):
-        return f"{self.source} -> {self.target} is refused"
+        how = "".join(f" with {name}" for name in self.spoil)
+        return f"{self.source} -> {self.target}{how} is refused"
 
 
 def bf16(stage, ranks, offload="none", variant="base"):
@@ -135,7 +138,7 @@ FAMILIES = {
                 "UnsupportedError", "loss scale that the checkpoint does not"),
     ],
     "refused": [
-        Refusal(bf16(2, 2, variant="frozen"), bf16(2, 2), "NotFoundError",
+        Refusal(bf16(1, 2, variant="frozen"), bf16(2, 2), "NotFoundError",
                 "was it frozen"),
         Refusal(bf16(2, 2), bf16(3, 2, variant="frozen"),
                 "InvalidArgumentError", "does not train"),
@@ -144,11 +147,16 @@ FAMILIES = {
         Refusal(bf16(1, 2, variant="oddmid+palign"), bf16(1, 2),
                 "InvalidArgumentError", "odd2.weight"),
         Refusal(bf16(1, 2, variant="elastic"), bf16(1, 2), "DataLossError",
-                "elements are missing"),
+                "does not hold element 90"),
         Refusal(bf16(2, 2, "cpu", "v0196"), bf16(2, 2), "NotFoundError",
                 "no momentum"),
         Refusal(bf16(1, 2, variant="groups+sched"), bf16(3, 2),
                 "InvalidArgumentError", "keep its groups"),
-        Refusal(bf16(3, 2), bf16(3, 2, "nvme"), "UnsupportedError", "on NVMe"),
+        Refusal(bf16(3, 2), bf16(3, 2), "UnsupportedError", "on NVMe",
+                {"optimizer.swap_optimizer": True}),
+        Refusal(bf16(3, 2), bf16(3, 2), "UnsupportedError", "experts",
+                {"has_moe_layers": True}),
+        Refusal(bf16(2, 2), bf16(2, 2), "UnsupportedError", "parallelism",
+                {"mp_world_size": 2}),
     ],
 }

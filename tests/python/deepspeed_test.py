@@ -8,9 +8,9 @@ golden one, bit for bit and by name; training on must be the run that DeepSpeed
 itself resumed from the original, within tests/interop/judge.py's tolerances.
 A refused engine must be as it was.
 """
+import contextlib
 import functools
 import os
-import pathlib
 import sys
 import tempfile
 
@@ -48,18 +48,36 @@ def refused_as(case):
     """Resuming must fail by name and change nothing."""
     def load(engine, run):
         before, *_ = deepspeed_run.gen.gather_full(engine, run)
-        try:
-            resume(engine, run["root"], run["tag"])
-        except Exception as error:
-            assert type(error).__name__ == case.error, repr(error)
-            assert case.words in str(error), error
-        else:
-            raise AssertionError("it was not refused")
+        with spoiled(engine, case.spoil):
+            try:
+                resume(engine, run["root"], run["tag"])
+            except Exception as error:
+                assert type(error).__name__ == case.error, repr(error)
+                assert case.words in str(error), error
+            else:
+                raise AssertionError("it was not refused")
         after, *_ = deepspeed_run.gen.gather_full(engine, run)
         worst, lacking = judge.max_difference(before, after)
         assert not any(worst.values()) and not lacking, (worst, lacking)
         return {}
     return load
+
+
+@contextlib.contextmanager
+def spoiled(engine, attributes):
+    """The engine with other attributes: "optimizer.swap_optimizer": True."""
+    places = []
+    for path, value in attributes.items():
+        owner, name = engine, path
+        if "." in path:
+            owner, name = getattr(engine, path.split(".")[0]), path.split(".")[1]
+        places.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in places:
+            setattr(owner, name, value)
 
 
 class Judge:
@@ -91,8 +109,7 @@ class Judge:
 
     def problems(self, case):
         if isinstance(case, Refusal):
-            folder = self.folder()
-            self.run_refused(case, folder)
+            self.run(case, refused_as(case))
             return []
         seen = self.run(case, by_resume(case.options))
         values = golden(case.source)
@@ -110,11 +127,6 @@ class Judge:
             self.reference(case), seen, case.momentum_factor == 1)
         print(f"  {words}")
         return found + training
-
-    def run_refused(self, case, folder):
-        cell = {**parse_run(case.target), "refused": True}
-        return deepspeed_run.run(cell, root(case.source), folder,
-                                 load=refused_as(case))
 
 
 def main():

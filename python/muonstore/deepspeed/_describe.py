@@ -117,6 +117,7 @@ def _set_run(run, engine, layout):
     version = getattr(sys.modules.get("deepspeed"), "__version__", "")
     run.set_run(f"DeepSpeed {version}".strip(), int(engine.global_steps),
                 counters)
+    run.set_module_order(list(engine.module.state_dict(keep_vars=True)))
     run.set_form(layout.precision, layout.offload, layout.optimizer_class)
     if any("momentum" in KINDS[flat.optimizer] for flat in layout.flat_groups):
         run.set_momentum(scale if layout.momentum_is_scaled else None)

@@ -1,0 +1,32 @@
+"""muonstore.orthogonalize: what Muon's step makes of a matrix."""
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from muonstore._load import _core
+
+
+def orthogonalize(matrices: Any, *, coefficients: str = "jordan5",
+                  precision: str = "f32", num_threads: int = 0) -> np.ndarray:
+    """U V^T, by Newton-Schulz iteration, of each matrix U S V^T.
+
+    matrices: [..., rows, cols], of a dtype that float32 holds, such as what
+        `Checkpoint.read` gives of a momentum. A head's matrices are
+        qkv.reshape(heads, -1, cols).
+    coefficients: "jordan5" (DeepSpeed's and torch's) or "polar_express5".
+    precision: "f32", or "bf16" for operands of products in bf16.
+    Returns float32 of the same shape; the same bits for any number of threads.
+    Raises InvalidArgumentError for a matrix that is not finite.
+    """
+    array = np.ascontiguousarray(np.asarray(matrices).astype(np.float32))
+    if array.ndim < 2:
+        _core.fail("InvalidArgument", "a matrix has two dimensions",
+                   found=str(list(array.shape)))
+    batch = array.reshape(-1, *array.shape[-2:])
+    out = np.empty_like(batch)
+    _core.orthogonalize(batch, out, coefficients, precision,
+                        num_threads or os.cpu_count() or 1)
+    return out.reshape(array.shape)

@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""muonstore.deepspeed.save from real DeepSpeed engines.
+
+    deepspeed_save_test.py [SUBSTRING]      exit code 77 without DeepSpeed
+
+An engine trains, saves while it trains on, and is gone. What was saved must be
+the state at the call: resumed by another engine, and, converted, by DeepSpeed
+itself, which train on as the first one did.
+"""
+import functools
+import os
+import pathlib
+import pickle
+import sys
+import tempfile
+
+import deepspeed_test as resuming  # Exits with 77 without DeepSpeed.
+import judge
+import muonstore
+from cases import parse_run
+from deepspeed_test import deepspeed_run
+from muonstore.deepspeed import _save, save
+
+gen = deepspeed_run.gen
+# Trained as, resumed as, and what DeepSpeed loads after a conversion.
+CASES = [
+    ("s2-ws2-bf16-none-base", "s3-ws4-bf16-cpu-base", "s1-ws4-bf16-none-base"),
+    ("s2-ws4-bf16-cpu-base", "s2-ws2-bf16-none-rr", "s2-ws2-bf16-cpu-base"),
+    ("s3-ws2-bf16-none-frozen", "s2-ws2-bf16-none-frozen",
+     "s2-ws4-bf16-none-frozen"),
+    ("s3-ws2-bf16-none-zinit+tied", "s3-ws4-bf16-none-tied",
+     "s2-ws2-bf16-none-tied"),
+    ("s1-ws2-bf16-none-gacc32", "s1-ws4-bf16-none-gacc32",
+     "s1-ws2-bf16-none-gacc32"),
+    ("s1-ws2-bf16-none-groups+sched", "s3-ws2-bf16-none-groups+sched",
+     "s2-ws2-bf16-none-groups+sched"),
+    ("s2-ws2-bf16-none-oddmid+palign", "s2-ws4-bf16-none-oddmid",
+     "s2-ws4-bf16-none-oddmid+palign"),
+    ("s2-ws2-bf16-none-buffer", "s3-ws2-bf16-none-buffer",
+     "s2-ws4-bf16-none-buffer"),
+    ("s2-ws2-fp16-none-base", "s2-ws4-fp16-none-base",
+     "s2-ws4-fp16-none-base"),
+]
+
+
+def make_engine(run):
+    make = deepspeed_run.make_engine_with_groups \
+        if "groups" in run["variant"] else gen.make_engine
+    engine, _ = make(run, gen.SEED)
+    gen.train_steps(engine, run, 0, gen.STEPS_BEFORE)
+    return engine
+
+
+def train_and_save(run):
+    """In each rank's process."""
+    engine = make_engine(run)
+    state, *_ = gen.gather_full(engine, run)
+    handle = save(engine, run["root"], "step5",
+                  client_state={"fixture": "x", "rank": run["rank"]})
+    losses = gen.train_steps(engine, run, gen.STEPS_BEFORE, gen.STEPS_AFTER)
+    handle.wait()
+    assert handle.done and handle.path == run["root"] + "/step5"
+    final, *_ = gen.gather_full(engine, run)
+    if run["rank"] == 0:
+        seen = {"state": state, "final": final,
+                "losses": [step["mean"] for step in losses],
+                "lr": [step["lr"] for step in losses]}
+        with open(run["result"], "wb") as f:
+            pickle.dump(seen, f)
+    return {}
+
+
+def names_in(root):
+    return sorted(str(p.relative_to(root)) for p in pathlib.Path(root).rglob("*"))
+
+
+def fails(work, words):
+    try:
+        work()
+    except muonstore.Error as error:
+        assert words in str(error), error
+        return
+    raise AssertionError(f"did not fail: {words}")
+
+
+def save_and_fail(run):
+    """Every failure is every rank's, and leaves what was there."""
+    engine, root, rank = make_engine(run), run["root"], run["rank"]
+    save(engine, root, "a", asynchronous=False)
+    before = names_in(root)
+    fails(lambda: save(engine, root, "a"), "exists")
+    fails(lambda: save(engine, root, "b", client_state={"module": 1}),
+          "DeepSpeed's own")
+    fails(lambda: save(engine, root, "../b"), "tag")
+
+    prepare = _save._prepare
+
+    def spoiled(*arguments):
+        job = prepare(*arguments)
+        if rank == 1:
+            job._arrays[0] = job._arrays[0][:-1]  # Too short to be written.
+        return job
+
+    _save._prepare = spoiled
+    handle = save(engine, root, "b")
+    fails(handle.wait, "")
+    fails(handle.wait, "")
+    _save._prepare = prepare
+    ranks = gen.deepspeed.comm
+    ranks.barrier()
+    assert names_in(root) == before, names_in(root)
+
+    # A second save waits for the first; a tag is replaced as a whole.
+    gen.train_steps(engine, run, gen.STEPS_BEFORE, 1)
+    save(engine, root, "b", set_latest=False)
+    save(engine, root, "a", overwrite=True, zstd=3).wait()
+    ranks.barrier()
+    assert muonstore.open(root).tag == "a"
+    for tag in ("a", "b"):
+        assert muonstore.open(root, tag).summary["step"] == 6
+        assert muonstore.verify(root, tag)["whole"]
+    assert muonstore.diff(root + "/a", root + "/b")["same_state"]
+    return {}
+
+
+def in_ranks(phase, name, folder, root):
+    gen.PH["train"], gen.LOGDIR = phase, f"{folder}/logs"
+    os.makedirs(folder, exist_ok=True)
+    outcome = gen.run("train", {**parse_run(name), "root": root,
+                                "result": f"{folder}/seen", "dir": folder})
+    if not outcome["ok"]:
+        raise RuntimeError(f"{outcome['error']} at {outcome.get('at')}; logs "
+                           f"are in {gen.LOGDIR}")
+
+
+def case_problems(scratch, trained, resumed, converted):
+    folder = tempfile.mkdtemp(dir=scratch)
+    root, out = f"{folder}/root", f"{folder}/out"
+    in_ranks(train_and_save, trained, folder, root)
+    with open(f"{folder}/seen", "rb") as f:
+        first = pickle.load(f)
+    problems = [str(f) for f in muonstore.verify(root)["findings"]]
+    cell = parse_run(converted)
+    layout = {} if cell["stage"] < 3 else {"zero_init": False}
+    if "palign" in converted:
+        layout["ds_config"] = f"{folder}/config.json"
+        with open(layout["ds_config"], "w") as f:
+            f.write('{"zero_optimization": {"stage": 2, '
+                    '"parameter_alignment": true}, "bf16": {"enabled": true}}')
+    muonstore.convert(root, out, to="deepspeed", verify=True,
+                      stage=cell["stage"], world_size=cell["ws"],
+                      offload=cell["offload"], **layout)
+    for name, where, load in (
+            (resumed, root, resuming.by_resume({})),
+            (converted, out, deepspeed_run.load_by_deepspeed)):
+        seen = deepspeed_run.run(parse_run(name), where,
+                                 f"{tempfile.mkdtemp(dir=folder)}/run",
+                                 load=load)
+        problems += judge.state_problems(first["state"], seen["loaded"])
+        problems += seen["notes"]
+        training, words = judge.training_problems(first, seen)
+        print(f"  {name}: {words}")
+        problems += training
+        if not {"fixture", "rank"} <= set(seen["client"]):
+            problems.append(f"client state {seen['client']}")
+    return problems
+
+
+def failure_problems(scratch):
+    folder = tempfile.mkdtemp(dir=scratch)
+    in_ranks(save_and_fail, "s2-ws2-bf16-none-base", folder, f"{folder}/root")
+    return []
+
+
+def main():
+    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    with tempfile.TemporaryDirectory() as scratch:
+        cases = [(f"{case[0]} saved", functools.partial(case_problems, scratch,
+                                                        *case))
+                 for case in CASES]
+        cases.append(("a save that fails",
+                      functools.partial(failure_problems, scratch)))
+        return judge.verdict(case for case in cases if wanted in case[0])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
