@@ -13,6 +13,7 @@ import os
 
 import deepspeed
 import torch
+import torch.distributed as dist
 from muonstore.deepspeed import resume, save
 
 BATCH, WIDTH, WORDS = 16, 32, 50
@@ -66,7 +67,7 @@ def main():
     options = parser.parse_args()
 
     deepspeed.init_distributed()
-    rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    rank, ranks = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)
     engine, *_ = deepspeed.initialize(
         model=Model(), config=config(options.stage, options.offload, ranks))
@@ -81,7 +82,7 @@ def main():
         engine.backward(loss)
         engine.step()
         mean = loss.detach() / ranks
-        torch.distributed.all_reduce(mean)
+        dist.all_reduce(mean)
         if rank == 0:
             print(f"step {engine.global_steps} loss {mean.item():.4f}")
         if engine.global_steps % options.save_every == 0:
@@ -89,7 +90,7 @@ def main():
             saving = save(engine, options.root)
     if saving is not None:
         saving.wait()
-    torch.distributed.destroy_process_group()
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from muonstore._orthogonalize import orthogonalize
 __version__ = _core.__version__
 __all__ = [
     "Checkpoint", "DataLossError", "Error", "InternalError",
-    "InvalidArgumentError", "NotFoundError", "ResourceExhaustedError",
+    "InvalidArgumentError", "NotFoundError", "Opaque", "ResourceExhaustedError",
     "UnavailableError", "UnsupportedError", "convert", "diff", "open",
     "orthogonalize", "verify",
 ]

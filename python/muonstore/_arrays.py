@@ -29,7 +29,7 @@ def empty(shape: Sequence[int], dtype: str) -> np.ndarray:
 
 
 def as_numpy(array: np.ndarray, dtype: str) -> np.ndarray:
-    """With the dtype of ml_dtypes where NumPy has none and that is installed."""
+    """With the dtype of ml_dtypes where NumPy has none of its own."""
     name = _DTYPES[dtype][1]
     if name is None:
         return array
@@ -51,7 +51,7 @@ def as_torch(array: np.ndarray, torch_dtype: str) -> Any:
 
 
 def scalar(dtype: str, data: bytes) -> Any:
-    """A scalar of NumPy from its bytes; what it is of, where that is no number."""
+    """A scalar of NumPy from its bytes; Opaque where that is no number."""
     kind = np.dtype(dtype) if dtype[:1] in "biufc" else None
     if kind is None or len(data) != kind.itemsize:
         return Opaque(f"numpy scalar of {dtype}", {})

@@ -26,7 +26,7 @@ def open(path: Path, tag: Optional[str] = None, *,  # noqa: A001
 class Checkpoint:
     """What `open` gives; may be used on many threads at once.
 
-    The files of the ranks beyond the first are parsed when something needs them.
+    The files of ranks beyond the first are parsed when something needs them.
     """
 
     def __init__(self, path: str, tag: str, allow_loss: bool):
@@ -54,7 +54,8 @@ class Checkpoint:
     @property
     def tensors(self) -> list[dict]:
         """Every stored tensor, by headers only: "parameter", "state", "shape",
-        "dtype", "group", "optimizer", "ranks", "stored_bytes", "num_missing"."""
+        "dtype", "group", "optimizer", "ranks", "stored_bytes", "num_missing".
+        """
         return self.select()
 
     def select(self, param: str = "", state: str = "") -> list[dict]:
@@ -66,10 +67,10 @@ class Checkpoint:
              torch: bool = False) -> Any:
         """The values of a tensor in its logical shape, as stored.
 
-        state: "master", "momentum", "exp_avg", "exp_avg_sq", "weight", ...; also
-            "fp32", "momentum_buffer", "variance".
-        rows: of the first dimension: 3, slice(0, 8), range(0, 8); only the bytes
-            of these are read.
+        state: "master", "momentum", "exp_avg", "exp_avg_sq", "weight", ...;
+            also "fp32", "momentum_buffer", "variance".
+        rows: of the first dimension: 3, slice(0, 8), range(0, 8); no other
+            bytes are read.
         Returns a NumPy array, or a tensor on the CPU with torch=True. bf16 and
         8-bit floats have the dtypes of ml_dtypes where that is installed, else
         they are the raw uint16 or uint8. Raises NotFoundError with the nearest
@@ -119,16 +120,22 @@ class Checkpoint:
 
         {"model_states": ..., "optim_states": ...}, nested as in DeepSpeed's
         files, with None for the tensors that `read` gives; None where there is
-        nothing. Objects of classes that are not plain Python, NumPy or torch are
-        `Opaque`: nothing in a file is ever imported or called.
+        nothing. Objects of classes that are not plain Python, NumPy or torch
+        are `Opaque`: nothing in a file is ever imported or called.
         """
-        finish = (lambda array, _, name: _arrays.as_torch(array, name)) \
-            if torch else (lambda array, dtype, _: _arrays.as_numpy(array, dtype))
+        def finish(array, dtype, torch_dtype):
+            return _arrays.as_torch(array, torch_dtype) if torch \
+                else _arrays.as_numpy(array, dtype)
+
         whole = self._full()
         if _core.num_carried_ranks(whole) == 0:
             return {"model_states": None, "optim_states": None}
         model, optim = _core.carried(whole, rank, finish)
         return {"model_states": model, "optim_states": optim}
+
+    def __reduce__(self):
+        # Another process opens it anew.
+        return Checkpoint, (self.path, "", self._allow_loss)
 
     def __repr__(self) -> str:
         summary = self.summary

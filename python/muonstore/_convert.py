@@ -18,9 +18,9 @@ def convert(source: Path, target: Path, *, progress: Progress = None,
     Every element exactly, in bounded memory; `target`/tag appears whole or not
     at all. Options are those of `ckpt-convert` (docs/ckpt-convert.md) with
     underscores: to, tag, out_tag, overwrite, set_latest, carry_files, stage,
-    world_size, offload, zero_init, like, ds_config, momentum_scale, zstd, state,
-    dtype, max_shard_size, memory_limit, jobs, allow_loss, dry_run, verify. Flags
-    are booleans, allow_loss is a list.
+    world_size, offload, zero_init, like, ds_config, momentum_scale, zstd,
+    state, dtype, max_shard_size, memory_limit, jobs, allow_loss, dry_run,
+    verify. Flags are booleans, allow_loss is a list.
 
         muonstore.convert("runs/7", "out", stage=3, zero_init=False,
                           allow_loss=["carried"])
@@ -51,4 +51,6 @@ def _words(name: str, value: Any) -> list[str]:
         if not value:
             return []
         value = ",".join(str(item) for item in value)
-    return [f"{option}={os.fspath(value) if hasattr(value, '__fspath__') else value}"]
+    if hasattr(value, "__fspath__"):
+        value = os.fspath(value)
+    return [f"{option}={value}"]

@@ -2,7 +2,7 @@
 
 torch exports functions of a oneDNN of its own, of another version, which the
 one here would take for its own if torch was imported first. RTLD_DEEPBIND makes
-each library look into itself and what it links before it looks into the process.
+each library look into itself and what it links before it looks elsewhere.
 """
 import os
 import sys

@@ -3,10 +3,11 @@ from __future__ import annotations
 
 from typing import Callable, Optional, Union
 
-Progress = Union[None, bool, Callable[[str, int, int], None]]
+Callback = Callable[[str, int, int], None]
+Progress = Union[None, bool, Callback]
 
 
-def callback_of(progress: Progress) -> Optional[Callable[[str, int, int], None]]:
+def callback_of(progress: Progress) -> Optional[Callback]:
     """None for None and False; bars of tqdm for True; a callable as it is."""
     if progress is True:
         return _Bars()

@@ -1,6 +1,9 @@
 """muonstore.open, diff and verify against golden values and the tools."""
+import hashlib
 import json
 import math
+import multiprocessing
+import os
 import pickle
 import shutil
 import subprocess
@@ -86,6 +89,40 @@ class ReadTest(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(wrong, [])
+
+
+    def test_forked_and_spawned_processes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            muonstore.convert(root(CASES[0]), folder, to="native")
+            for path in (root(CASES[0]), folder):
+                ckpt = muonstore.open(path)
+                want = momentum_of(ckpt)
+                for method in ("fork", "spawn"):
+                    context = multiprocessing.get_context(method)
+                    with context.Pool(2) as pool:
+                        got = pool.map(momentum_of, [ckpt] * 4)
+                        # Inherited by the fork, not sent to it.
+                        if method == "fork":
+                            got.append(in_fork(lambda: momentum_of(ckpt)))
+                    self.assertEqual(set(got), {want}, method)
+
+
+def momentum_of(ckpt):
+    return hashlib.sha256(ckpt.read(QKV, "momentum").tobytes()).digest()
+
+
+def in_fork(work):
+    """The bytes that `work` gives in a forked process."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, work())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as f:
+        result = f.read()
+    os.waitpid(child, 0)
+    return result
 
 
 class InspectTest(unittest.TestCase):

@@ -17,10 +17,13 @@ class Case:
     # A run of the same values whose own resume by DeepSpeed is right.
     reference: str = ""
     momentum_factor: float = 1
+    # Steps that the engine has trained before it resumes.
+    trained: int = 0
 
     @property
     def title(self):
-        return f"{self.source} -> {self.target}"
+        how = f", which has trained {self.trained} steps" * bool(self.trained)
+        return f"{self.source} -> {self.target}{how}"
 
 
 @dataclass
@@ -48,6 +51,9 @@ FAMILIES = {
         Case(bf16(3, 2), bf16(3, 2)),
         Case(bf16(1, 2, variant="gacc32"), bf16(1, 2, variant="gacc32")),
         Case(bf16(3, 4, "cpu"), bf16(3, 4, "cpu")),
+        Case(bf16(2, 2), bf16(2, 2), trained=2),
+        Case(bf16(2, 4), bf16(2, 2, "cpu"), trained=2),
+        Case(bf16(2, 2), bf16(3, 2, variant="inmem"), trained=2),
     ],
     "ranks": [
         Case(bf16(1, 2), bf16(1, 1)),

@@ -71,7 +71,8 @@ def train_and_save(run):
 
 
 def names_in(root):
-    return sorted(str(p.relative_to(root)) for p in pathlib.Path(root).rglob("*"))
+    return sorted(str(p.relative_to(root))
+                  for p in pathlib.Path(root).rglob("*"))
 
 
 def fails(work, words):

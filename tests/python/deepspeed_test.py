@@ -34,9 +34,10 @@ from muonstore.deepspeed import resume
 AT_SAVE = ("fp32/", "momentum_buffer/", "exp_avg/", "exp_avg_sq/", "step/")
 
 
-def by_resume(options):
-    """Fills an engine as deepspeed_run wants it."""
+def by_resume(options, trained=0):
+    """Fills an engine as deepspeed_run wants it, after some training."""
     def load(engine, run):
+        deepspeed_run.gen.train_steps(engine, run, 20, trained)
         resumed = resume(engine, run["root"], run["tag"], **options)
         assert resumed.tag == run["tag"], resumed
         assert resumed.step == engine.global_steps == 5, resumed
@@ -68,9 +69,8 @@ def spoiled(engine, attributes):
     """The engine with other attributes: "optimizer.swap_optimizer": True."""
     places = []
     for path, value in attributes.items():
-        owner, name = engine, path
-        if "." in path:
-            owner, name = getattr(engine, path.split(".")[0]), path.split(".")[1]
+        *owners, name = path.split(".")
+        owner = functools.reduce(getattr, owners, engine)
         places.append((owner, name, getattr(owner, name)))
         setattr(owner, name, value)
     try:
@@ -111,7 +111,7 @@ class Judge:
         if isinstance(case, Refusal):
             self.run(case, refused_as(case))
             return []
-        seen = self.run(case, by_resume(case.options))
+        seen = self.run(case, by_resume(case.options, case.trained))
         values = golden(case.source)
         state = {key: value * case.momentum_factor
                  if key.startswith("momentum_buffer/") else value

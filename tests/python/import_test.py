@@ -3,9 +3,9 @@
 
     import_test.py                           exit code 77 without torch
 
-torch exports functions of a oneDNN of its own; to provoke the worst, it is loaded
-with RTLD_GLOBAL here. The dynamic linker's own account says that none of ours is
-bound to them, and products give the same bits.
+torch exports functions of a oneDNN of its own; to provoke the worst, it is
+loaded with RTLD_GLOBAL here. The dynamic linker's own account says that none of
+ours is bound to them, and products give the same bits.
 """
 import importlib.util
 import os

@@ -92,7 +92,7 @@ def _add_groups(run, engine, layout):
             state = engine.optimizer.optimizer.state.get(flat.master, {})
             step = int(state.get("step", 0))
         run.add_group(group.get("name", f"group {i}"), flat.optimizer, step,
-                      [(key, value) for key, value in _scalars(group)])
+                      list(_scalars(group)))
 
 
 def _scalars(group):

@@ -13,7 +13,7 @@ import torch
 
 from muonstore._load import _core
 from muonstore.deepspeed import _engine
-from muonstore.deepspeed._engine import ADAM, MUON, FlatGroup, Placed
+from muonstore.deepspeed._engine import ADAM, FlatGroup
 from muonstore.deepspeed._plan import KINDS, STATE_NAMES, Plan, \
     persistent_buffers
 
@@ -52,10 +52,16 @@ class Filler:
         for index, plan in self._plan.groups.items():
             group = self._base.param_groups[index]
             for key, value in plan.hyper_parameters.items():
-                if key in group and key not in _EXECUTION_KEYS:
-                    if isinstance(group[key], tuple):
-                        value = tuple(value)
-                    group[key] = value
+                if key in _EXECUTION_KEYS:
+                    continue
+                if key not in group:
+                    self._plan.notes.append(
+                        f"param group {index} has no {key}; the checkpoint's "
+                        f"is {value}")
+                    continue
+                if isinstance(group[key], tuple):
+                    value = tuple(value)
+                group[key] = value
             if group.get("use_muon") and hasattr(self._optimizer, "muon_beta"):
                 self._optimizer.muon_beta = group["momentum"]
                 self._optimizer.muon_ns_method = group.get("ns_method", "gram")

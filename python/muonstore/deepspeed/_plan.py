@@ -115,8 +115,8 @@ class Planner:
 
     def _miss(self, what, message):
         if not self._options.allow_missing_state:
-            self._fail("NotFound", message + "; allow_missing_state=True starts "
-                       "it as zeros, or leaves it as it is", tensor=what)
+            self._fail("NotFound", f"{message}; allow_missing_state=True "
+                       "starts it as zeros, or leaves it as it is", tensor=what)
         self._plan.missing.append(what)
 
     def _add_frozen(self):

@@ -1,4 +1,4 @@
-"""The ranks that share an engine's state, and errors that all of them hear of."""
+"""The ranks that share an engine's state, and errors that all hear of."""
 from __future__ import annotations
 
 from typing import Any, Callable, TypeVar
@@ -35,7 +35,7 @@ class Ranks:
         result, error = None, None
         try:
             result = work()
-        except BaseException as caught:  # noqa: B902 The others must hear of it.
+        except BaseException as caught:  # noqa: B902 All must hear of it.
             error = caught
         told = self.gather(_portable(error))
         if error is not None:

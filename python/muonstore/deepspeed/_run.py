@@ -25,8 +25,8 @@ def carried_of(checkpoint: Any, layout: _engine.Layout,
     rank = layout.ranks.rank
     if checkpoint.summary["num_ranks"] != layout.ranks.size:
         rank = 0
-        notes.append("values that each rank keeps for itself, such as the state "
-                     "of random number generators, are those of rank 0")
+        notes.append("values that each rank keeps for itself, such as the "
+                     "state of random number generators, are those of rank 0")
     values = checkpoint.carried(rank, torch=True)
     model = values["model_states"]
     if model is None and rank != 0:
