@@ -50,7 +50,6 @@ class Job {
       LookForOverflows(*sink);
     } else {
       Write(root, *sink);
-      interrupts_.SetFinished();
     }
     return std::move(out_);
   }

@@ -72,7 +72,10 @@ class TerminalWatch {
 ExitCode Convert(Program& program, const Options& options) {
   const Outcome outcome = [&] {
     TerminalWatch terminal(program.interrupts());
-    return RunJob(options, PosixFileSystem(), terminal.watch());
+    Outcome done = RunJob(options, PosixFileSystem(), terminal.watch());
+    // While the watch still holds signals back.
+    if (!options.dry_run) program.interrupts().SetFinished();
+    return done;
   }();
   program.out().Write(options.json ? Render(ReportJson(options, outcome))
                                    : ReportText(options, outcome));
