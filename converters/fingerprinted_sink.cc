@@ -112,7 +112,7 @@ void FingerprintedSink::Commit() {
   const auto before = TakeFingerprint(root_, tag_);
   try {
     sink_->Commit();
-  } catch (const Error&) {
+  } catch (...) {
     file_.reset();
     PutFingerprintBack(root_, tag_, before);
     throw;

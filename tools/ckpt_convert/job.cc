@@ -218,7 +218,7 @@ class Job {
     };
     try {
       AddLosses(Convert(*source_, sink, out_.plan, work));
-    } catch (const Error&) {
+    } catch (...) {
       PutFingerprintBack(root, out_.places.tag, fingerprint);
       throw;
     }
