@@ -7,7 +7,7 @@ include(CMakePackageConfigHelpers)
 set(muonstore_parts
   base log os tensor partition state torchfile safetensors deepspeed native
   native_writer converters sinks inspect kernel tier comm store executor
-  checkpoint live)
+  cuda checkpoint live)
 list(TRANSFORM muonstore_parts PREPEND muonstore_ OUTPUT_VARIABLE part_targets)
 
 add_library(muonstore INTERFACE)
@@ -20,6 +20,9 @@ install(TARGETS muonstore ${part_targets}
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/muonstore
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h")
+
+install(TARGETS muonstore_cuda_plugin
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/muonstore)
 install(EXPORT muonstoreTargets NAMESPACE muonstore::

@@ -20,6 +20,7 @@
 #include <span>
 #include <string_view>
 
+#include "muonstore/file_system.h"
 #include "muonstore/newton_schulz.h"
 #include "muonstore/pending.h"
 
@@ -42,6 +43,13 @@ struct DeviceMatrices {
   int64_t cols = 0;
 };
 
+// Since the device was made.
+struct DeviceUsage {
+  uint64_t in_bytes = 0;  // Copied from host memory.
+  uint64_t out_bytes = 0;
+  uint64_t peak_bytes = 0;  // Device memory, at most.
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -49,12 +57,29 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // "host", "cuda:0".
+  // "host", "cuda:0": the kind and, behind a colon, which one. Ranks work on
+  // devices of one kind.
   virtual std::string_view name() const = 0;
   // True: matrices are worked on where they lie, by OrthogonalizeInPlace, and
   // the calls below it are not used.
   virtual bool works_in_host_memory() const = 0;
   virtual void OrthogonalizeInPlace(std::span<const OrthogonalizeJob> jobs) = 0;
+
+  // Device memory that buffers and work may take together, where the user set
+  // a limit; 0: none is set.
+  virtual uint64_t max_memory_bytes() const { return 0; }
+  // Device memory that the work on one matrix takes beside its buffer. The work
+  // on a batch gets by with that of its largest matrix.
+  virtual uint64_t WorkspaceBytes(int64_t /*rows*/, int64_t /*cols*/) const {
+    return 0;
+  }
+  virtual DeviceUsage usage() const { return {}; }
+  // Prepares host memory that many copies will use, for as long as the result
+  // lives; null where that is not needed or not possible: copies are slower.
+  virtual std::unique_ptr<IoMemory> RegisterMemory(
+      std::span<std::byte> /*memory*/) {
+    return nullptr;
+  }
 
   virtual std::unique_ptr<DeviceBuffer> Allocate(uint64_t size_bytes) = 0;
   virtual PendingPtr CopyIn(DeviceBuffer& to,

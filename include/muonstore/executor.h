@@ -124,6 +124,11 @@ struct StepReport {
   uint64_t swap_read_bytes = 0;
   uint64_t swap_written_bytes = 0;
   uint64_t peak_swap_bytes = 0;
+  // This rank: copied to and from a device with memory of its own; most that
+  // it took of that memory since it was made.
+  uint64_t device_in_bytes = 0;
+  uint64_t device_out_bytes = 0;
+  uint64_t peak_device_bytes = 0;
   // This rank, seconds: deciding, element-wise passes, waiting for exchanges,
   // waiting for reads and writes of tiers, orthogonalizing, all.
   double prepare_s = 0;

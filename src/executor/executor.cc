@@ -7,6 +7,7 @@
 #include "muonstore/error.h"
 #include "src/base/log.h"
 #include "src/base/str.h"
+#include "src/executor/device_plan.h"
 #include "src/executor/executor_impl.h"
 #include "src/executor/slices.h"
 #include "src/store/agreement.h"
@@ -68,7 +69,7 @@ OffloadExecutor::Impl::Impl(StateStore& store, ExecutorOptions options)
         .Add(static_cast<int64_t>(options_.max_gather_bytes))
         .Add(static_cast<int64_t>(plan_.num_rounds))
         .Add(int64_t{plan_.overlap})
-        .Add(device_->name())
+        .Add(DeviceKind(*device_))
         .Add(HyperParameterDigest())
         .Add(NewtonSchulzDigest());
   }
@@ -81,7 +82,8 @@ OffloadExecutor::Impl::Impl(StateStore& store, ExecutorOptions options)
                     .units = units_,
                     .device = *device_,
                     .communicator = *store_.communicator,
-                    .gather_buffers = *pool_});
+                    .gather_buffers = *pool_,
+                    .device_buffers = std::move(device_buffers_)});
   store_.has_executor = true;
 }
 
@@ -108,20 +110,34 @@ void OffloadExecutor::Impl::Build() {
   if (device_ == nullptr) {
     device_ = MakeHostDevice(options_.newton_schulz, *threads_);
   }
+  std::vector<MatrixTask> tasks = MakeMatrixTasks(
+      store_.parameters, store_.partitioning, options_.newton_schulz);
   const ChunkPlanOptions chunk_options = {
       .num_ranks = store_.communicator->size(),
       .max_gather_bytes = options_.max_gather_bytes,
+      .chunk_bytes =
+          std::min(kDefaultChunkBytes,
+                   MaxDeviceBatchBytes(*device_, tasks, store_.parameters,
+                                       options_.overlap)),
       .overlap = options_.overlap,
       .in_place = device_->works_in_host_memory()};
-  plan_ = PlanChunks(MakeMatrixTasks(store_.parameters, store_.partitioning,
-                                     options_.newton_schulz),
-                     store_.parameters, chunk_options);
+  plan_ = PlanChunks(std::move(tasks), store_.parameters, chunk_options);
   units_ = PlanSwap(store_,
                     {.mode = options_.swap_mode,
                      .max_swap_bytes = options_.max_swap_bytes,
                      .in_place = chunk_options.in_place},
                     chunk_options, plan_);
   MakeBuffers();
+  PrepareDevice();
+}
+
+void OffloadExecutor::Impl::PrepareDevice() {
+  const auto rank = static_cast<size_t>(store_.communicator->rank());
+  if (device_->works_in_host_memory() || plan_.chunks[rank].empty()) return;
+  registered_gather_ = device_->RegisterMemory(pool_->all_memory());
+  for (int32_t i = 0; i < DeviceBuffersNeeded(plan_.overlap); ++i) {
+    device_buffers_.push_back(device_->Allocate(plan_.buffer_bytes));
+  }
 }
 
 void OffloadExecutor::Impl::MakeBuffers() {
@@ -292,6 +308,7 @@ void OffloadExecutor::Impl::DiscardGradients() { ledger_.Clear(); }
 void OffloadExecutor::Impl::Close() {
   if (pipeline_ == nullptr) return;
   pipeline_.reset();
+  registered_gather_.reset();
   registered_.clear();
   staging_.reset();
   pool_.reset();

@@ -63,6 +63,7 @@ class OffloadExecutor::Impl {
   void Build();
   void MakeBuffers();
   void RegisterStaging();
+  void PrepareDevice();
   void LogBuffers() const;
   // The runs of this rank's segments that tasks update.
   std::vector<UpdateRun> RunsOf(std::span<const size_t> tasks) const;
@@ -114,6 +115,10 @@ class OffloadExecutor::Impl {
   std::unique_ptr<BufferPool> staging_;
   // The tiers' own hold on the staging buffers; goes before them.
   std::vector<std::unique_ptr<IoMemory>> registered_;
+  // The device's on the gather buffers; goes before them as well.
+  std::unique_ptr<IoMemory> registered_gather_;
+  // Until the pipeline takes them.
+  std::vector<std::unique_ptr<DeviceBuffer>> device_buffers_;
   std::unique_ptr<MuonPipeline> pipeline_;
   SwapCounts swapped_;  // By the current step.
   // Some rank has state to update that a save still reads.

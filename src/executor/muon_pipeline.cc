@@ -6,12 +6,13 @@
 
 namespace muonstore {
 
-MuonPipeline::MuonPipeline(const PipelineParts& parts)
+MuonPipeline::MuonPipeline(PipelineParts parts)
     : plan_(parts.chunks),
       units_(parts.units),
       device_(parts.device),
       communicator_(parts.communicator),
-      pool_(parts.gather_buffers) {}
+      pool_(parts.gather_buffers),
+      device_buffers_(std::move(parts.device_buffers)) {}
 
 MuonPipeline::~MuonPipeline() = default;
 
@@ -161,12 +162,8 @@ void MuonPipeline::ComputeInBuffer(const Round& round) {
 
 void MuonPipeline::ComputeOnDevice(Round& round) {
   const Chunk& chunk = *round.chunk;
-  if (!device_buffers_.empty()) {
-    round.device_buffer = std::move(device_buffers_.back());
-    device_buffers_.pop_back();
-  } else {
-    round.device_buffer = device_.Allocate(plan_.buffer_bytes);
-  }
+  round.device_buffer = std::move(device_buffers_.back());
+  device_buffers_.pop_back();
   const std::span<std::byte> buffer = BufferOf(round);
   round.computing.push_back(device_.CopyIn(*round.device_buffer, buffer));
   round.computing.push_back(device_.Orthogonalize(

@@ -54,11 +54,13 @@ struct PipelineParts {
   Device& device;
   Communicator& communicator;
   BufferPool& gather_buffers;
+  // Of the size of a gather buffer; as DeviceBuffersNeeded says.
+  std::vector<std::unique_ptr<DeviceBuffer>> device_buffers;
 };
 
 class MuonPipeline {
  public:
-  explicit MuonPipeline(const PipelineParts& parts);
+  explicit MuonPipeline(PipelineParts parts);
   ~MuonPipeline();
 
   PipelineTimes Run(const PipelineStep& step, const StageContext& context);
@@ -103,7 +105,7 @@ class MuonPipeline {
   std::deque<Round> gathering_;
   std::deque<Round> computing_;
   std::deque<Round> scattering_;
-  // Of rounds past, for the next ones.
+  // That no round has.
   std::vector<std::unique_ptr<DeviceBuffer>> device_buffers_;
 };
 

@@ -381,6 +381,7 @@ StepReport OffloadExecutor::Impl::Step(const StepOptions& options) {
   swapped_ = {};
   Communicator& communicator = *store_.communicator;
   const uint64_t received = communicator.received_bytes();
+  const DeviceUsage before = device_->usage();
   const double waited_s = store_.segments ? store_.segments->waited_s() : 0;
   {
     const Stopwatch total(report.total_s);
@@ -412,6 +413,10 @@ StepReport OffloadExecutor::Impl::Step(const StepOptions& options) {
   report.snapshot_wait_s = store_.segments->waited_s() - waited_s;
   report.received_bytes = communicator.received_bytes() - received;
   report.peak_gather_bytes = pool_->peak_bytes();
+  const DeviceUsage used = device_->usage();
+  report.device_in_bytes = used.in_bytes - before.in_bytes;
+  report.device_out_bytes = used.out_bytes - before.out_bytes;
+  report.peak_device_bytes = used.peak_bytes;
   report.swap_s = swapped_.wait_s;
   report.swap_read_bytes = swapped_.read_bytes;
   report.swap_written_bytes = swapped_.written_bytes;
