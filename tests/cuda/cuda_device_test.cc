@@ -286,6 +286,30 @@ TEST(CudaDevice, OrderOfStreamsDoesNotShow) {
   }
 }
 
+// Whoever waits late still hears of the own batch.
+TEST(CudaDevice, ALaterBatchDoesNotHideAnEarlierOne) {
+  fake_cuda::Reset({});
+  const auto device = MakeCudaDevice(FakeCudaOptions());
+  const DeviceMatrices matrices = {.batch = 1, .rows = 3, .cols = 5};
+  std::vector<float> bad = BatchValues(matrices, 1);
+  bad[7] = std::numeric_limits<float>::infinity();
+  std::vector<float> good = BatchValues(matrices, 2);
+  const auto buffer = device->Allocate(good.size() * sizeof(float));
+  std::vector<PendingPtr> work;
+  std::vector<std::unique_ptr<IoMemory>> registered;
+  std::vector<PendingPtr> copies;
+  for (std::vector<float>* values : {&bad, &good}) {
+    const auto bytes = std::as_writable_bytes(std::span(*values));
+    registered.push_back(device->RegisterMemory(bytes));
+    copies.push_back(device->CopyIn(*buffer, bytes));
+    work.push_back(device->Orthogonalize(*buffer, matrices));
+  }
+  work[1]->Wait();
+  EXPECT_EQ(CodeOf([&] { work[0]->Wait(); }), ErrorCode::kInvalidArgument);
+  // Again on each call.
+  EXPECT_EQ(CodeOf([&] { work[0]->Wait(); }), ErrorCode::kInvalidArgument);
+}
+
 TEST(CudaDevice, AHandleThatGoesHasWaited) {
   fake_cuda::Reset({});
   const auto device = MakeCudaDevice(FakeCudaOptions());
