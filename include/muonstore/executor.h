@@ -37,6 +37,7 @@
 #include "muonstore/newton_schulz.h"
 #include "muonstore/shape.h"
 #include "muonstore/store.h"
+#include "muonstore/tier.h"
 #include "muonstore/update_rule.h"
 
 namespace muonstore {
@@ -84,6 +85,9 @@ struct ExecutorOptions {
   // not memory. 0: 256 MB, or what the largest matrix needs where that is more.
   // A limit that is set is hard, as above.
   uint64_t max_swap_bytes = 0;
+  // Whether gather and staging buffers are page-locked, as far as the limits
+  // allow, and known to the device.
+  Pinning buffer_pinning = Pinning::kTry;
   // Null: this host's processor.
   std::shared_ptr<Device> device;
 };

@@ -12,7 +12,8 @@ BufferPool::BufferPool(Tier& tier, const BufferPoolOptions& options)
   arena_ =
       tier.CreateArena({.name = options.name,
                         .block_bytes = std::vector<uint64_t>(
-                            static_cast<size_t>(num_buffers_), buffer_bytes_)});
+                            static_cast<size_t>(num_buffers_), buffer_bytes_),
+                        .pinning = options.pinning});
   for (int32_t i = 0; i < num_buffers_; ++i) free_.push_back(i);
 }
 

@@ -26,6 +26,7 @@ struct BufferPoolOptions {
   std::string name;  // For messages and reports.
   int32_t num_buffers = 0;
   uint64_t buffer_bytes = 0;
+  Pinning pinning = Pinning::kTry;
 };
 
 class BufferPool {

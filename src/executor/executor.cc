@@ -134,7 +134,9 @@ void OffloadExecutor::Impl::Build() {
 void OffloadExecutor::Impl::PrepareDevice() {
   const auto rank = static_cast<size_t>(store_.communicator->rank());
   if (device_->works_in_host_memory() || plan_.chunks[rank].empty()) return;
-  registered_gather_ = device_->RegisterMemory(pool_->all_memory());
+  if (options_.buffer_pinning != Pinning::kOff) {
+    registered_gather_ = device_->RegisterMemory(pool_->all_memory());
+  }
   for (int32_t i = 0; i < DeviceBuffersNeeded(plan_.overlap); ++i) {
     device_buffers_.push_back(device_->Allocate(plan_.buffer_bytes));
   }
@@ -147,11 +149,13 @@ void OffloadExecutor::Impl::MakeBuffers() {
       tier, BufferPoolOptions{
                 .name = "gather buffers",
                 .num_buffers = plan_.num_rounds > 0 ? plan_.num_buffers : 0,
-                .buffer_bytes = plan_.buffer_bytes});
+                .buffer_bytes = plan_.buffer_bytes,
+                .pinning = options_.buffer_pinning});
   staging_ = std::make_unique<BufferPool>(
       tier, BufferPoolOptions{.name = "staging buffers",
                               .num_buffers = units_.num_buffers,
-                              .buffer_bytes = units_.buffer_bytes});
+                              .buffer_bytes = units_.buffer_bytes,
+                              .pinning = options_.buffer_pinning});
   RegisterStaging();
 }
 

@@ -114,6 +114,20 @@ TEST(CudaStep, ReportsWhatWentOverTheBus) {
   }
 }
 
+// Copies from memory that nobody page-locked are staged by the runtime.
+TEST(CudaStep, PageableBuffersGiveTheSameBits) {
+  fake_cuda::Reset({});
+  const StateBytes pinned = StepRun(MakeSingleCommunicator(), 2,
+                                    {.device = MakeCudaDevice(SmallFake())});
+  EXPECT_EQ(fake_cuda::Look().pageable_copies, 0);
+  fake_cuda::Reset({});
+  EXPECT_EQ(StepRun(MakeSingleCommunicator(), 2,
+                    {.buffer_pinning = Pinning::kOff,
+                     .device = MakeCudaDevice(SmallFake())}),
+            pinned);
+  EXPECT_GT(fake_cuda::Look().pageable_copies, 0);
+}
+
 TEST(CudaStep, AMatrixBeyondTheLimitIsAnErrorOfTheConstructor) {
   fake_cuda::Reset({});
   {
