@@ -71,7 +71,8 @@ enum class NewtonSchulzPrecision {
   // Operands of products are rounded to bf16; sums are f32, and X is until the
   // last two steps. Its error is at most about torch's in bf16 for ordinary
   // matrices and far below it for rank-deficient ones (docs/numerics.md).
-  // Matrices too small to gain by it (a side below 48) run as kF32.
+  // Matrices too small to gain by it (a side below 48) run as kF32, and so does
+  // all on a processor that does not multiply bf16.
   kBF16,
 };
 
@@ -153,12 +154,12 @@ NewtonSchulzForm ChooseForm(const NewtonSchulzOptions& options, int64_t rows,
 
 // Floating-point operations of one matrix in the form that would run, with
 // symmetric products counted as far as they are computed: what ranks share
-// matrices by.
+// matrices by. The same on every processor.
 double OrthogonalizeFlops(const NewtonSchulzOptions& options, int64_t rows,
                           int64_t cols);
 
 // Which library and instruction set multiply matrices here, for reports:
-// "oneDNN 2.6.3 avx512_core_amx".
+// "oneDNN 2.6.3 avx512_core_amx", and whether kBF16 runs as kF32.
 std::string MatrixProductName();
 
 }  // namespace muonstore

@@ -2,20 +2,20 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 #include "src/kernel/simd.h"
+#include "src/kernel/transpose.h"
 #include "src/tensor/float_bits.h"
 
 namespace muonstore {
 namespace {
 
-// Side of the pieces that are transposed within the first-level cache.
-constexpr int64_t kPiece = 16;
-
-// `convert` is applied to each element on the way.
-template <typename In, typename Out, typename Convert>
-MUONSTORE_INLINE void TransposePiece(const Block<const In>& in, Out* out,
+// What is left at the edges of 16 x 16 pieces. `convert` is applied to each
+// element on the way.
+template <typename Out, typename Convert>
+MUONSTORE_INLINE void TransposePiece(const Block<const float>& in, Out* out,
                                      int64_t out_ld, Convert convert) {
   for (int64_t j = 0; j < in.cols; ++j) {
     for (int64_t i = 0; i < in.rows; ++i) {
@@ -24,15 +24,40 @@ MUONSTORE_INLINE void TransposePiece(const Block<const In>& in, Out* out,
   }
 }
 
-template <typename In, typename Out, typename Convert>
-MUONSTORE_INLINE void TransposeLoop(const Block<const In>& in, Out* out,
+template <typename Out, typename Convert>
+MUONSTORE_INLINE void TransposeWholePiece(const float* in, int64_t ld, Out* out,
+                                          int64_t out_ld, Convert convert) {
+  Square16 square;
+  for (size_t i = 0; i < square.size(); ++i) {
+    LoadRow(square, i, in + static_cast<int64_t>(i) * ld);
+  }
+  TransposeSquare(square);
+  for (size_t j = 0; j < square.size(); ++j) {
+    const auto row =
+        std::bit_cast<std::array<float, kTransposeSide>>(square[j]);
+    Out* __restrict to = out + static_cast<int64_t>(j) * out_ld;
+    for (size_t i = 0; i < row.size(); ++i) {
+      to[i] = convert(row[i]);
+    }
+  }
+}
+
+template <typename Out, typename Convert>
+MUONSTORE_INLINE void TransposeLoop(const Block<const float>& in, Out* out,
                                     int64_t out_ld, Convert convert) {
+  constexpr int64_t kPiece = kTransposeSide;
   for (int64_t i = 0; i < in.rows; i += kPiece) {
     for (int64_t j = 0; j < in.cols; j += kPiece) {
-      TransposePiece(Block<const In>{in.data + i * in.ld + j, in.ld,
-                                     std::min(kPiece, in.rows - i),
-                                     std::min(kPiece, in.cols - j)},
-                     out + j * out_ld + i, out_ld, convert);
+      const float* from = in.data + i * in.ld + j;
+      Out* to = out + j * out_ld + i;
+      if (i + kPiece <= in.rows && j + kPiece <= in.cols) {
+        TransposeWholePiece(from, in.ld, to, out_ld, convert);
+      } else {
+        TransposePiece(
+            Block<const float>{from, in.ld, std::min(kPiece, in.rows - i),
+                               std::min(kPiece, in.cols - j)},
+            to, out_ld, convert);
+      }
     }
   }
 }
@@ -124,11 +149,6 @@ void TransposeInto(const Block<const float>& in, float* out, int64_t out_ld) {
 }
 
 MUONSTORE_SIMD
-void TransposeInto(const Block<const BF16>& in, BF16* out, int64_t out_ld) {
-  TransposeLoop(in, out, out_ld, [](BF16 value) { return value; });
-}
-
-MUONSTORE_SIMD
 void RoundInto(const Block<const float>& in, BF16* out, int64_t out_ld) {
   for (int64_t i = 0; i < in.rows; ++i) {
     const float* from = in.data + i * in.ld;
@@ -136,6 +156,31 @@ void RoundInto(const Block<const float>& in, BF16* out, int64_t out_ld) {
     for (int64_t j = 0; j < in.cols; ++j) {
       to[j].bits = BF16FromFloat(from[j]);
     }
+  }
+}
+
+MUONSTORE_SIMD
+void RoundTransposedInto(const Block<const float>& in, BF16* out,
+                         int64_t out_ld) {
+  TransposeLoop(in, out, out_ld,
+                [](float value) { return BF16{BF16FromFloat(value)}; });
+}
+
+MUONSTORE_SIMD
+void MirrorSquare(const Block<float>& square) {
+  constexpr int64_t kPiece = kTransposeSide;
+  for (int64_t j = 0; j < square.cols; j += kPiece) {
+    const int64_t end = std::min(square.rows, j + kPiece);
+    for (int64_t i = j; i < end; ++i) {
+      for (int64_t k = j; k < i; ++k) {
+        square.data[k * square.ld + i] = square.data[i * square.ld + k];
+      }
+    }
+    const float* below = square.data + end * square.ld + j;
+    TransposeLoop(
+        Block<const float>{below, square.ld, square.rows - end, end - j},
+        square.data + j * square.ld + end, square.ld,
+        [](float value) { return value; });
   }
 }
 

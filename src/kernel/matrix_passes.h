@@ -37,10 +37,14 @@ void ScaleTransposedInto(const Block<const float>& in, double scale, float* out,
 
 void CopyInto(const Block<const float>& in, float* out, int64_t out_ld);
 void TransposeInto(const Block<const float>& in, float* out, int64_t out_ld);
-void TransposeInto(const Block<const BF16>& in, BF16* out, int64_t out_ld);
 
 // To nearest even.
 void RoundInto(const Block<const float>& in, BF16* out, int64_t out_ld);
+// The same with out transposed.
+void RoundTransposedInto(const Block<const float>& in, BF16* out,
+                         int64_t out_ld);
+// Copies what is below the diagonal to where it is mirrored.
+void MirrorSquare(const Block<float>& square);
 
 // square = c * square + b * base, in place.
 void CombineSquare(const Block<float>& square, const float* base,

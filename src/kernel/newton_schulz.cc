@@ -27,7 +27,12 @@ class Orthogonalizer::Impl {
       : options_(options),
         pool_(pool),
         gemm_(MakeGemm()),
-        workers_(static_cast<size_t>(pool.num_threads())) {}
+        workers_(static_cast<size_t>(pool.num_threads())) {
+    if (!gemm_->multiplies_bf16()) {
+      // Rounded operands would cost more there than whole ones.
+      options_.precision = NewtonSchulzPrecision::kF32;
+    }
+  }
 
   void Run(std::span<const OrthogonalizeJob> jobs);
 
@@ -61,15 +66,24 @@ class Orthogonalizer::Impl {
   }
 
  private:
+  void Iterate(const NewtonSchulzPlan& plan, const NewtonSchulzMatrix& matrix,
+               const NewtonSchulzWork& work, Team& team);
   void RunByTeam(const NewtonSchulzMatrix& matrix);
   void RunAlone(const NewtonSchulzMatrix& matrix, int worker);
 
-  const NewtonSchulzOptions& options_;
+  NewtonSchulzOptions options_;  // As they run here.
   ThreadPool& pool_;
   std::unique_ptr<Gemm> gemm_;
   AlignedBuffer shared_;
   std::vector<AlignedBuffer> workers_;
 };
+
+void Orthogonalizer::Impl::Iterate(const NewtonSchulzPlan& plan,
+                                   const NewtonSchulzMatrix& matrix,
+                                   const NewtonSchulzWork& work, Team& team) {
+  const auto run = plan.bf16 ? RunBF16NewtonSchulz : RunF32NewtonSchulz;
+  run(plan, options_.coefficients.steps, matrix, work, *gemm_, team);
+}
 
 void Orthogonalizer::Impl::RunByTeam(const NewtonSchulzMatrix& matrix) {
   const NewtonSchulzPlan plan =
@@ -81,12 +95,10 @@ void Orthogonalizer::Impl::RunByTeam(const NewtonSchulzMatrix& matrix) {
   const NewtonSchulzWork work = {
       .buffers = CarveBuffers(plan, shared_.data()),
       .scratch = [this](int worker) {
-        return reinterpret_cast<float*>(
-            workers_[static_cast<size_t>(worker)].data());
+        return workers_[static_cast<size_t>(worker)].data();
       }};
   Team team = Team::Of(pool_);
-  RunNewtonSchulz(plan, options_.coefficients.steps, matrix, work, *gemm_,
-                  team);
+  Iterate(plan, matrix, work, team);
 }
 
 void Orthogonalizer::Impl::RunAlone(const NewtonSchulzMatrix& matrix,
@@ -95,14 +107,12 @@ void Orthogonalizer::Impl::RunAlone(const NewtonSchulzMatrix& matrix,
       MakePlan(options_, matrix.in.rows, matrix.in.cols);
   AlignedBuffer& buffer = workers_[static_cast<size_t>(worker)];
   buffer.Reserve(SharedBytes(plan) + ScratchBytes(plan));
-  const NewtonSchulzWork work = {
-      .buffers = CarveBuffers(plan, buffer.data()),
-      .scratch = [&](int /*worker*/) {
-        return reinterpret_cast<float*>(buffer.data() + SharedBytes(plan));
-      }};
+  const NewtonSchulzWork work = {.buffers = CarveBuffers(plan, buffer.data()),
+                                 .scratch = [&](int /*worker*/) {
+                                   return buffer.data() + SharedBytes(plan);
+                                 }};
   Team team = Team::Alone(worker);
-  RunNewtonSchulz(plan, options_.coefficients.steps, matrix, work, *gemm_,
-                  team);
+  Iterate(plan, matrix, work, team);
 }
 
 void Orthogonalizer::Impl::Run(std::span<const OrthogonalizeJob> jobs) {

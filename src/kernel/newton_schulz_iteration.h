@@ -9,6 +9,7 @@
 #ifndef MUONSTORE_SRC_KERNEL_NEWTON_SCHULZ_ITERATION_H_
 #define MUONSTORE_SRC_KERNEL_NEWTON_SCHULZ_ITERATION_H_
 
+#include <cstddef>
 #include <functional>
 #include <vector>
 
@@ -23,7 +24,7 @@ namespace muonstore {
 struct NewtonSchulzWork {
   NewtonSchulzBuffers buffers;
   // Memory of ScratchBytes for each worker of the team.
-  std::function<float*(int worker)> scratch;
+  std::function<std::byte*(int worker)> scratch;
 };
 
 // One matrix: where it comes from, where it goes.
@@ -33,11 +34,29 @@ struct NewtonSchulzMatrix {
   double scale = 1;  // Brings `in` to norm one.
 };
 
-void RunNewtonSchulz(const NewtonSchulzPlan& plan,
-                     const std::vector<QuinticStep>& steps,
-                     const NewtonSchulzMatrix& matrix,
-                     const NewtonSchulzWork& work, const Gemm& gemm,
-                     Team& team);
+// A step's coefficients as the products use them.
+struct FloatStep {
+  float a;
+  float b;
+  float c;
+};
+
+inline FloatStep Rounded(const QuinticStep& step) {
+  return {static_cast<float>(step.a), static_cast<float>(step.b),
+          static_cast<float>(step.c)};
+}
+
+// For plans without and with `bf16`.
+void RunF32NewtonSchulz(const NewtonSchulzPlan& plan,
+                        const std::vector<QuinticStep>& steps,
+                        const NewtonSchulzMatrix& matrix,
+                        const NewtonSchulzWork& work, const Gemm& gemm,
+                        Team& team);
+void RunBF16NewtonSchulz(const NewtonSchulzPlan& plan,
+                         const std::vector<QuinticStep>& steps,
+                         const NewtonSchulzMatrix& matrix,
+                         const NewtonSchulzWork& work, const Gemm& gemm,
+                         Team& team);
 
 }  // namespace muonstore
 

@@ -52,6 +52,11 @@ double OrthogonalizeFlops(const NewtonSchulzOptions& options, int64_t rows,
                    options.coefficients.steps.size());
 }
 
-std::string MatrixProductName() { return MakeGemm()->name(); }
+std::string MatrixProductName() {
+  const std::unique_ptr<Gemm> gemm = MakeGemm();
+  return gemm->multiplies_bf16()
+             ? gemm->name()
+             : StrCat(gemm->name(), " (bf16 class runs in f32)");
+}
 
 }  // namespace muonstore

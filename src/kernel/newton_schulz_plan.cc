@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/kernel/aligned_buffer.h"
+#include "src/kernel/packing.h"
 
 namespace muonstore {
 namespace {
@@ -52,10 +53,33 @@ void CutTriangle(NewtonSchulzPlan* plan) {
   }
 }
 
+// Squares as wide as the panels of n x n matrices.
+void CutBF16Triangle(NewtonSchulzPlan* plan) {
+  const int64_t side = plan->n_panels.width;
+  for (int64_t row = 0; row < plan->n; row += side) {
+    for (int64_t col = 0; col <= row; col += side) {
+      plan->triangle.push_back({row, std::min(plan->n, row + side), col,
+                                std::min(plan->n, col + side)});
+    }
+  }
+  plan->max_tile_size = side * side;
+  // The whole ones first, so that no thread starts one when others end.
+  std::stable_partition(
+      plan->triangle.begin(), plan->triangle.end(),
+      [](const Range2d& range) { return range.row_begin > range.col_begin; });
+}
+
 double TriangleSize(const NewtonSchulzPlan& plan) {
   double size = 0;
-  for (const Range2d& range : plan.triangle) {
+  const auto add = [&size](const Range2d& range) {
     size += static_cast<double>(range.rows() * range.cols());
+  };
+  for (const Range2d& range : plan.triangle) {
+    if (plan.bf16) {
+      ForEachTrianglePart(range, add);
+    } else {
+      add(range);
+    }
   }
   return size;
 }
@@ -64,13 +88,14 @@ NewtonSchulzBuffers Carve(const NewtonSchulzPlan& plan, Carver* carver) {
   const int64_t x_size = plan.n * plan.ld_x;
   const int64_t n_size = plan.n * plan.ld_n;
   NewtonSchulzBuffers buffers;
-  buffers.x = carver->Take<float>(x_size);
   if (plan.bf16) {
-    buffers.x_bf16 = carver->Take<BF16>(x_size);
-    buffers.gram_bf16 = carver->Take<BF16>(n_size);
-    buffers.polynomial_bf16 = carver->Take<BF16>(n_size);
+    buffers.x_upper = carver->Take<BF16>(plan.x_panels.size());
+    buffers.x_lower = carver->Take<int16_t>(plan.x_panels.size());
+    buffers.gram_bf16 = carver->Take<BF16>(plan.n_panels.size());
+    buffers.polynomial_bf16 = carver->Take<BF16>(plan.n_panels.size());
     return buffers;
   }
+  buffers.x = carver->Take<float>(x_size);
   buffers.gram = carver->Take<float>(n_size);
   buffers.polynomial = carver->Take<float>(n_size);
   if (plan.gram) {
@@ -80,6 +105,30 @@ NewtonSchulzBuffers Carve(const NewtonSchulzPlan& plan, Carver* carver) {
   return buffers;
 }
 
+NewtonSchulzScratch TakeScratch(const NewtonSchulzPlan& plan, Carver* carver) {
+  NewtonSchulzScratch scratch;
+  if (!plan.bf16) {
+    scratch.tile = carver->Take<float>(plan.n * plan.panel_cols);
+    return scratch;
+  }
+  const int64_t rows = std::min(plan.n, kBF16Rows);
+  scratch.tile =
+      carver->Take<float>(std::max(plan.max_tile_size, rows * plan.panel_cols));
+  // A square's columns in one panel, or a block of X.
+  const int64_t width = std::max(plan.x_panels.width, plan.n_panels.width);
+  scratch.packed =
+      carver->Take<BF16>(std::max(PackedSize(width, plan.n_panels.width),
+                                  PackedSize(plan.n, plan.panel_cols)));
+  return scratch;
+}
+
+// Columns of X that are multiplied at a time: as operand they take up to 1 MiB.
+int64_t BF16PanelCols(const NewtonSchulzPlan& plan) {
+  int64_t cols = 512;
+  while (cols > kPackedCols && cols * plan.n > 1024 * 512) cols /= 2;
+  return std::min(cols, plan.x_panels.width);
+}
+
 }  // namespace
 
 NewtonSchulzPlan MakePlan(const NewtonSchulzOptions& options, int64_t rows,
@@ -87,17 +136,26 @@ NewtonSchulzPlan MakePlan(const NewtonSchulzOptions& options, int64_t rows,
   NewtonSchulzPlan plan;
   plan.transposed = rows > cols;
   plan.num_rows = std::min(rows, cols);
-  plan.n = PaddedSide(plan.num_rows);
   plan.m = std::max(rows, cols);
   plan.bf16 = options.precision == NewtonSchulzPrecision::kBF16 &&
               plan.num_rows >= kMinBF16Side;
+  if (plan.bf16) {
+    plan.n = RoundUp(plan.num_rows, kPanelAlignment);
+    plan.x_panels = MakePanels(plan.n, plan.m, kPackedCols, 1);
+    // Two at least of all but small sides, so that threads can share them.
+    plan.n_panels =
+        MakePanels(plan.n, plan.n, kPackedCols, plan.n < 256 ? 1 : 2);
+    plan.panel_cols = BF16PanelCols(plan);
+    CutBF16Triangle(&plan);
+    return plan;
+  }
+  plan.n = PaddedSide(plan.num_rows);
   plan.ld_x = LeadingDimension(plan.m);
   plan.ld_n = LeadingDimension(plan.n);
   plan.panel_cols = std::min<int64_t>(plan.m, 256);
   CutTriangle(&plan);
   plan.gram = options.form == NewtonSchulzForm::kGram && plan.m > plan.num_rows;
-  if (options.form == NewtonSchulzForm::kAuto && !plan.bf16 &&
-      plan.m > plan.num_rows) {
+  if (options.form == NewtonSchulzForm::kAuto && plan.m > plan.num_rows) {
     const size_t num_steps = options.coefficients.steps.size();
     NewtonSchulzPlan gram = plan;
     gram.gram = true;
@@ -125,10 +183,15 @@ int64_t SharedBytes(const NewtonSchulzPlan& plan) {
 }
 
 int64_t ScratchBytes(const NewtonSchulzPlan& plan) {
-  const int64_t tile = plan.bf16 ? plan.max_tile_size : 0;
   Carver carver(nullptr);
-  carver.Take<float>(std::max(tile, plan.n * plan.panel_cols));
+  TakeScratch(plan, &carver);
   return carver.used_bytes();
+}
+
+NewtonSchulzScratch CarveScratch(const NewtonSchulzPlan& plan,
+                                 std::byte* bytes) {
+  Carver carver(bytes);
+  return TakeScratch(plan, &carver);
 }
 
 NewtonSchulzBuffers CarveBuffers(const NewtonSchulzPlan& plan,

@@ -5,7 +5,6 @@
 #include <array>
 #include <map>
 #include <mutex>
-#include <unordered_map>
 #include <utility>
 
 #include "muonstore/error.h"
@@ -43,25 +42,18 @@ class OneThread {
                      "; please report the processor and this message"));
 }
 
-// A product of bf16 matrices for fixed sizes. Executing it is thread-safe, as
-// its scratch memory comes from the caller.
-struct BF16Product {
-  dnnl::matmul::primitive_desc description;
+// A packed product of fixed sizes. Executing it is thread-safe, as its scratch
+// memory comes from the caller.
+struct PackedProduct {
+  dnnl::memory::desc a;
+  dnnl::memory::desc b;
+  dnnl::memory::desc c;
+  dnnl::memory::desc scratch;
   dnnl::matmul primitive;
 };
 
-// m, n, k, leading dimensions of A, B and C, whether B is transposed.
-using ProductKey = std::array<int64_t, 7>;
-
-ProductKey KeyOf(const GemmCall<BF16>& call) {
-  return {call.m,
-          call.n,
-          call.k,
-          call.lda,
-          call.ldb,
-          call.ldc,
-          int64_t{call.b_transposed}};
-}
+// m, n, k, whether C is added to.
+using ProductKey = std::array<int64_t, 4>;
 
 std::string IsaName() {
   switch (dnnl::get_effective_cpu_isa()) {
@@ -92,7 +84,7 @@ class OneDnnGemm : public Gemm {
                   version.patch, " ", IsaName());
   }
 
-  void Multiply(const GemmCall<float>& call) const override {
+  void Multiply(const GemmCall& call) const override {
     const OneThread one_thread;
     const dnnl_status_t status = dnnl_sgemm(
         'N', call.b_transposed ? 'T' : 'N', call.m, call.n, call.k, 1.0F,
@@ -102,10 +94,17 @@ class OneDnnGemm : public Gemm {
     }
   }
 
-  void Multiply(const GemmCall<BF16>& call) const override {
+  bool multiplies_bf16() const override {
+    // The values are sets of bits.
+    const auto has = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+    const auto bf16 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+    return (has & bf16) == bf16;
+  }
+
+  void Multiply(const PackedGemmCall& call) const override {
     const OneThread one_thread;
     try {
-      Execute(Product(call), call);
+      Execute(*Product(call), call);
     } catch (const dnnl::error& error) {
       ThrowRefused("bf16", error.what());
     }
@@ -115,9 +114,10 @@ class OneDnnGemm : public Gemm {
   // More shapes than this are in use only while they change.
   static constexpr size_t kMaxProducts = 256;
 
-  std::shared_ptr<const BF16Product> Product(const GemmCall<BF16>& call) const {
+  std::shared_ptr<const PackedProduct> Product(
+      const PackedGemmCall& call) const {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const ProductKey key = KeyOf(call);
+    const ProductKey key = {call.m, call.n, call.k, int64_t{call.accumulate}};
     const auto found = products_.find(key);
     if (found != products_.end()) {
       return found->second;
@@ -128,59 +128,50 @@ class OneDnnGemm : public Gemm {
     return products_[key] = MakeProduct(call);
   }
 
-  std::shared_ptr<const BF16Product> MakeProduct(
-      const GemmCall<BF16>& call) const {
-    using Dims = dnnl::memory::dims;
+  std::shared_ptr<const PackedProduct> MakeProduct(
+      const PackedGemmCall& call) const {
+    using Tag = dnnl::memory::format_tag;
     const auto bf16 = dnnl::memory::data_type::bf16;
-    const dnnl::memory::desc a({call.m, call.k}, bf16, Dims{call.lda, 1});
-    const dnnl::memory::desc b(
-        {call.k, call.n}, bf16,
-        call.b_transposed ? Dims{1, call.ldb} : Dims{call.ldb, 1});
-    const dnnl::memory::desc c({call.m, call.n}, dnnl::memory::data_type::f32,
-                               Dims{call.ldc, 1});
+    auto product = std::make_shared<PackedProduct>();
+    product->a = {{call.m, call.k}, bf16, Tag::ab};
+    product->b = {{call.k, call.n}, bf16, Tag::BA16a64b2a};
+    product->c = {{call.m, call.n}, dnnl::memory::data_type::f32, Tag::ab};
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    auto product = std::make_shared<BF16Product>();
-    product->description = dnnl::matmul::primitive_desc(
-        dnnl::matmul::desc(a, b, c), attributes, engine_);
-    product->primitive = dnnl::matmul(product->description);
+    if (call.accumulate) {
+      dnnl::post_ops sum;
+      sum.append_sum(1.0F);
+      attributes.set_post_ops(sum);
+    }
+    const dnnl::matmul::primitive_desc description(
+        dnnl::matmul::desc(product->a, product->b, product->c), attributes,
+        engine_);
+    product->scratch = description.scratchpad_desc();
+    product->primitive = dnnl::matmul(description);
     return product;
   }
 
-  void Execute(const std::shared_ptr<const BF16Product>& product,
-               const GemmCall<BF16>& call) const {
-    const dnnl::matmul::primitive_desc& description = product->description;
+  void Execute(const PackedProduct& product, const PackedGemmCall& call) const {
     // oneDNN's handles are not const; what they point at is only read.
     auto* a = const_cast<BF16*>(call.a);
-    auto* b = const_cast<BF16*>(call.b);
+    auto* b = const_cast<BF16*>(call.packed_b);
     dnnl::stream stream(engine_);
-    product->primitive.execute(
+    product.primitive.execute(
         stream,
-        {{DNNL_ARG_SRC, dnnl::memory(description.src_desc(), engine_, a)},
-         {DNNL_ARG_WEIGHTS,
-          dnnl::memory(description.weights_desc(), engine_, b)},
-         {DNNL_ARG_DST, dnnl::memory(description.dst_desc(), engine_, call.c)},
-         {DNNL_ARG_SCRATCHPAD,
-          dnnl::memory(description.scratchpad_desc(), engine_)}});
+        {{DNNL_ARG_SRC, dnnl::memory(product.a, engine_, a)},
+         {DNNL_ARG_WEIGHTS, dnnl::memory(product.b, engine_, b)},
+         {DNNL_ARG_DST, dnnl::memory(product.c, engine_, call.c)},
+         {DNNL_ARG_SCRATCHPAD, dnnl::memory(product.scratch, engine_)}});
     stream.wait();
   }
 
   dnnl::engine engine_;
   mutable std::mutex mutex_;  // Guards products_.
-  mutable std::map<ProductKey, std::shared_ptr<const BF16Product>> products_;
+  mutable std::map<ProductKey, std::shared_ptr<const PackedProduct>> products_;
 };
 
 }  // namespace
 
-std::unique_ptr<Gemm> MakeGemm() {
-  auto gemm = std::make_unique<OneDnnGemm>();
-  // The values are sets of bits.
-  const auto has = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  const auto bf16 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-  if ((has & bf16) == bf16) {
-    return gemm;
-  }
-  return MakeWideningGemm(std::move(gemm));
-}
+std::unique_ptr<Gemm> MakeGemm() { return std::make_unique<OneDnnGemm>(); }
 
 }  // namespace muonstore

@@ -4,39 +4,30 @@
 
 namespace muonstore {
 
-template <typename T>
 void MultiplyTriangle(const NewtonSchulzPlan& plan, const Gemm& gemm,
-                      const SymmetricFactors<T>& factors, Team& team,
+                      const SymmetricFactors& factors, Team& team,
                       const TilePlace& place, const TileEpilogue& epilogue) {
   team.Run(static_cast<int64_t>(plan.triangle.size()), [&](int64_t task,
-                                                           int worker) {
+                                                           int /*worker*/) {
     const Range2d& range = plan.triangle[static_cast<size_t>(task)];
-    const Block<float> tile = place(range, worker);
+    const Block<float> tile = place(range);
     const int64_t b_offset =
         factors.b_transposed ? range.col_begin * factors.ld_b : range.col_begin;
-    gemm.Multiply(GemmCall<T>{.m = range.rows(),
-                              .n = range.cols(),
-                              .k = factors.k,
-                              .a = factors.a + range.row_begin * factors.ld_a,
-                              .lda = factors.ld_a,
-                              .b = factors.b + b_offset,
-                              .ldb = factors.ld_b,
-                              .b_transposed = factors.b_transposed,
-                              .c = tile.data,
-                              .ldc = tile.ld});
+    gemm.Multiply(GemmCall{.m = range.rows(),
+                           .n = range.cols(),
+                           .k = factors.k,
+                           .a = factors.a + range.row_begin * factors.ld_a,
+                           .lda = factors.ld_a,
+                           .b = factors.b + b_offset,
+                           .ldb = factors.ld_b,
+                           .b_transposed = factors.b_transposed,
+                           .c = tile.data,
+                           .ldc = tile.ld});
     epilogue(range, tile);
   });
 }
 
-template void MultiplyTriangle(const NewtonSchulzPlan&, const Gemm&,
-                               const SymmetricFactors<float>&, Team&,
-                               const TilePlace&, const TileEpilogue&);
-template void MultiplyTriangle(const NewtonSchulzPlan&, const Gemm&,
-                               const SymmetricFactors<BF16>&, Team&,
-                               const TilePlace&, const TileEpilogue&);
-
-template <typename T>
-void MirrorRange(const Range2d& range, T* matrix, int64_t ld) {
+void MirrorRange(const Range2d& range, float* matrix, int64_t ld) {
   // Rows of the block on the diagonal, if any: element by element.
   const int64_t square_end = std::min(range.row_end, range.col_end);
   for (int64_t i = range.row_begin; i < square_end; ++i) {
@@ -46,15 +37,13 @@ void MirrorRange(const Range2d& range, T* matrix, int64_t ld) {
   }
   const int64_t below = std::max(range.row_begin, square_end);
   if (below < range.row_end) {
-    TransposeInto(Block<const T>{.data = matrix + below * ld + range.col_begin,
-                                 .ld = ld,
-                                 .rows = range.row_end - below,
-                                 .cols = range.cols()},
-                  matrix + range.col_begin * ld + below, ld);
+    TransposeInto(
+        Block<const float>{.data = matrix + below * ld + range.col_begin,
+                           .ld = ld,
+                           .rows = range.row_end - below,
+                           .cols = range.cols()},
+        matrix + range.col_begin * ld + below, ld);
   }
 }
-
-template void MirrorRange(const Range2d&, float*, int64_t);
-template void MirrorRange(const Range2d&, BF16*, int64_t);
 
 }  // namespace muonstore

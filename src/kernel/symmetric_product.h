@@ -20,32 +20,29 @@
 
 namespace muonstore {
 
-template <typename T>
 struct SymmetricFactors {
-  const T* a = nullptr;  // n x k
-  const T* b = nullptr;  // k x n, or n x k when transposed.
+  const float* a = nullptr;  // n x k
+  const float* b = nullptr;  // k x n, or n x k when transposed.
   int64_t ld_a = 0;
   int64_t ld_b = 0;
   int64_t k = 0;
   bool b_transposed = false;
 };
 
-// Where a worker's tile of `range` goes.
-using TilePlace = std::function<Block<float>(const Range2d& range, int worker)>;
+// Where the tile of `range` goes.
+using TilePlace = std::function<Block<float>(const Range2d& range)>;
 // Called with each finished tile; what it writes must lie in the tile's own
 // range and the range mirrored at the diagonal.
 using TileEpilogue =
     std::function<void(const Range2d& range, const Block<float>& tile)>;
 
-template <typename T>
 void MultiplyTriangle(const NewtonSchulzPlan& plan, const Gemm& gemm,
-                      const SymmetricFactors<T>& factors, Team& team,
+                      const SymmetricFactors& factors, Team& team,
                       const TilePlace& place, const TileEpilogue& epilogue);
 
 // Copies what lies below the diagonal in `range` of the n x n `matrix` to where
 // it is mirrored.
-template <typename T>
-void MirrorRange(const Range2d& range, T* matrix, int64_t ld);
+void MirrorRange(const Range2d& range, float* matrix, int64_t ld);
 
 }  // namespace muonstore
 

@@ -375,6 +375,15 @@ TEST(NewtonSchulz, AutoTakesTheFormWithFewerOperations) {
   }
 }
 
+TEST(NewtonSchulz, BF16RunsAsF32OnlyWhereTheProcessorHasNoBF16) {
+  const FloatMatrix matrix = Gaussian(64, 96, 62);
+  NewtonSchulzOptions f32;
+  const bool same = Orthogonalized(matrix, BF16Options(), 1).values ==
+                    Orthogonalized(matrix, f32, 1).values;
+  const bool said = MatrixProductName().ends_with("(bf16 class runs in f32)");
+  EXPECT_EQ(same, said) << MatrixProductName();
+}
+
 // Half the work, up to the tiles on the diagonal.
 TEST(NewtonSchulz, FlopsAreThoseOfHalfWorkProducts) {
   NewtonSchulzOptions standard;

@@ -1,24 +1,11 @@
-#include "src/kernel/newton_schulz_iteration.h"
-
 #include <algorithm>
 #include <utility>
 
+#include "src/kernel/newton_schulz_iteration.h"
 #include "src/kernel/symmetric_product.h"
 
 namespace muonstore {
 namespace {
-
-// A step's coefficients as the products use them.
-struct Step {
-  float a;
-  float b;
-  float c;
-};
-
-Step Rounded(const QuinticStep& step) {
-  return {static_cast<float>(step.a), static_cast<float>(step.b),
-          static_cast<float>(step.c)};
-}
 
 class Iteration {
  public:
@@ -32,9 +19,7 @@ class Iteration {
         buffers_(work.buffers) {}
 
   void Load();
-  void StandardStep(const Step& step, bool last);
-  // `num_left` steps follow.
-  void StandardStepBF16(const Step& step, size_t num_left);
+  void StandardStep(const FloatStep& step, bool last);
   void RunGram(const std::vector<QuinticStep>& steps);
 
  private:
@@ -60,16 +45,8 @@ class Iteration {
   }
 
   TilePlace InMatrix(float* matrix) const {
-    return [this, matrix](const Range2d& range, int /*worker*/) {
-      return PartOfN(matrix, range);
-    };
-  }
-
-  TilePlace InScratch() const {
-    return [this](const Range2d& range, int worker) {
-      return Block<float>{work_.scratch(worker), range.cols(), range.rows(),
-                          range.cols()};
-    };
+    return
+        [this, matrix](const Range2d& range) { return PartOfN(matrix, range); };
   }
 
   // out = a * b + factor * base for commuting symmetric n x n matrices.
@@ -81,21 +58,12 @@ class Iteration {
   // The Gram matrix of X in buffers_.gram.
   void ComputeGram();
   // buffers_.polynomial = Z = b R + c R^2 of the Gram matrix R.
-  void ComputePolynomial(const Step& step);
+  void ComputePolynomial(const FloatStep& step);
   // buffers_.product = a I + Z.
   void StartProduct(float a);
-  // Rounds a range of an n x n matrix that is below the diagonal, and mirrors.
-  void RoundSymmetric(const Range2d& range, const Block<float>& tile,
-                      BF16* out) const;
-
-  // X = a X + product for one panel of a bf16 step.
-  void FinishPanelBF16(const Range2d& panel, const Block<float>& product,
-                       float a, size_t num_left) const;
-
   // Calls body(panel, product) for each panel of `left` * X.
-  template <typename T>
   void ForEachPanel(
-      const T* left, const T* x,
+      const float* left,
       const std::function<void(const Range2d&, const Block<float>&)>& body);
   // The result's part for a panel of X.
   void StoreResult(const Range2d& panel, const Block<float>& result) const;
@@ -112,10 +80,6 @@ void Iteration::ClearPadding() {
   const Block<float> x =
       PartOfX(buffers_.x, {plan_.num_rows, plan_.n, 0, plan_.m});
   std::fill_n(x.data, x.rows * x.ld, 0.0F);
-  if (plan_.bf16) {
-    std::fill_n(buffers_.x_bf16 + plan_.num_rows * plan_.ld_x, x.rows * x.ld,
-                BF16{});
-  }
 }
 
 void Iteration::Load() {
@@ -138,16 +102,12 @@ void Iteration::Load() {
     } else {
       ScaleInto(part, matrix_.scale, x.data, x.ld);
     }
-    if (plan_.bf16) {
-      RoundInto({x.data, x.ld, x.rows, x.cols},
-                PartOfX(buffers_.x_bf16, range).data, plan_.ld_x);
-    }
   });
 }
 
 void Iteration::MultiplyAdd(const float* a, const float* b, float factor,
                             const float* base, float* out) {
-  const SymmetricFactors<float> factors = {
+  const SymmetricFactors factors = {
       .a = a, .b = b, .ld_a = plan_.ld_n, .ld_b = plan_.ld_n, .k = plan_.n};
   MultiplyTriangle(plan_, gemm_, factors, team_, InMatrix(out),
                    [&](const Range2d& range, const Block<float>& tile) {
@@ -162,41 +122,41 @@ void Iteration::MultiplyAddWhole(const float* a, const float* b, float factor,
   team_.Run(plan_.num_whole_tasks(), [&](int64_t task, int /*worker*/) {
     const Range2d range = plan_.WholeTask(task);
     const Block<float> tile = PartOfN(out, range);
-    gemm_.Multiply(GemmCall<float>{.m = range.rows(),
-                                   .n = range.cols(),
-                                   .k = plan_.n,
-                                   .a = a + range.row_begin * plan_.ld_n,
-                                   .lda = plan_.ld_n,
-                                   .b = b + range.col_begin,
-                                   .ldb = plan_.ld_n,
-                                   .c = tile.data,
-                                   .ldc = tile.ld});
+    gemm_.Multiply(GemmCall{.m = range.rows(),
+                            .n = range.cols(),
+                            .k = plan_.n,
+                            .a = a + range.row_begin * plan_.ld_n,
+                            .lda = plan_.ld_n,
+                            .b = b + range.col_begin,
+                            .ldb = plan_.ld_n,
+                            .c = tile.data,
+                            .ldc = tile.ld});
     AddScaledTo(tile, PartOfN(base, range).data, plan_.ld_n, factor);
   });
 }
 
 void Iteration::ComputeGram() {
   float* gram = buffers_.gram;
-  const SymmetricFactors<float> factors = {.a = buffers_.x,
-                                           .b = buffers_.x,
-                                           .ld_a = plan_.ld_x,
-                                           .ld_b = plan_.ld_x,
-                                           .k = plan_.m,
-                                           .b_transposed = true};
+  const SymmetricFactors factors = {.a = buffers_.x,
+                                    .b = buffers_.x,
+                                    .ld_a = plan_.ld_x,
+                                    .ld_b = plan_.ld_x,
+                                    .k = plan_.m,
+                                    .b_transposed = true};
   MultiplyTriangle(plan_, gemm_, factors, team_, InMatrix(gram),
                    [&](const Range2d& range, const Block<float>& /*tile*/) {
                      MirrorRange(range, gram, plan_.ld_n);
                    });
 }
 
-void Iteration::ComputePolynomial(const Step& step) {
+void Iteration::ComputePolynomial(const FloatStep& step) {
   const float* gram = buffers_.gram;
   float* polynomial = buffers_.polynomial;
-  const SymmetricFactors<float> factors = {.a = gram,
-                                           .b = gram,
-                                           .ld_a = plan_.ld_n,
-                                           .ld_b = plan_.ld_n,
-                                           .k = plan_.n};
+  const SymmetricFactors factors = {.a = gram,
+                                    .b = gram,
+                                    .ld_a = plan_.ld_n,
+                                    .ld_b = plan_.ld_n,
+                                    .k = plan_.n};
   MultiplyTriangle(plan_, gemm_, factors, team_, InMatrix(polynomial),
                    [&](const Range2d& range, const Block<float>& tile) {
                      CombineSquare(tile, PartOfN(gram, range).data, plan_.ld_n,
@@ -205,23 +165,23 @@ void Iteration::ComputePolynomial(const Step& step) {
                    });
 }
 
-template <typename T>
 void Iteration::ForEachPanel(
-    const T* left, const T* x,
+    const float* left,
     const std::function<void(const Range2d&, const Block<float>&)>& body) {
   team_.Run(plan_.num_panels(), [&](int64_t task, int worker) {
     const Range2d panel = Panel(task);
-    const Block<float> product = {work_.scratch(worker), plan_.panel_cols,
-                                  plan_.n, panel.cols()};
-    gemm_.Multiply(GemmCall<T>{.m = plan_.n,
-                               .n = panel.cols(),
-                               .k = plan_.n,
-                               .a = left,
-                               .lda = plan_.ld_n,
-                               .b = x + panel.col_begin,
-                               .ldb = plan_.ld_x,
-                               .c = product.data,
-                               .ldc = product.ld});
+    const Block<float> product = {
+        CarveScratch(plan_, work_.scratch(worker)).tile, plan_.panel_cols,
+        plan_.n, panel.cols()};
+    gemm_.Multiply(GemmCall{.m = plan_.n,
+                            .n = panel.cols(),
+                            .k = plan_.n,
+                            .a = left,
+                            .lda = plan_.ld_n,
+                            .b = buffers_.x + panel.col_begin,
+                            .ldb = plan_.ld_x,
+                            .c = product.data,
+                            .ldc = product.ld});
     body(panel, product);
   });
 }
@@ -238,10 +198,10 @@ void Iteration::StoreResult(const Range2d& panel,
   }
 }
 
-void Iteration::StandardStep(const Step& step, bool last) {
+void Iteration::StandardStep(const FloatStep& step, bool last) {
   ComputeGram();
   ComputePolynomial(step);
-  ForEachPanel(buffers_.polynomial, static_cast<const float*>(buffers_.x),
+  ForEachPanel(buffers_.polynomial,
                [&](const Range2d& panel, const Block<float>& product) {
                  const Block<float> x = PartOfX(buffers_.x, panel);
                  if (last) {
@@ -251,68 +211,6 @@ void Iteration::StandardStep(const Step& step, bool last) {
                    AddScaled(x, product.data, product.ld, step.a);
                  }
                });
-}
-
-void Iteration::RoundSymmetric(const Range2d& range, const Block<float>& tile,
-                               BF16* out) const {
-  RoundInto({tile.data, tile.ld, tile.rows, tile.cols},
-            PartOfN(out, range).data, plan_.ld_n);
-  MirrorRange(range, out, plan_.ld_n);
-}
-
-void Iteration::StandardStepBF16(const Step& step, size_t num_left) {
-  const SymmetricFactors<BF16> x_factors = {.a = buffers_.x_bf16,
-                                            .b = buffers_.x_bf16,
-                                            .ld_a = plan_.ld_x,
-                                            .ld_b = plan_.ld_x,
-                                            .k = plan_.m,
-                                            .b_transposed = true};
-  MultiplyTriangle(plan_, gemm_, x_factors, team_, InScratch(),
-                   [&](const Range2d& range, const Block<float>& tile) {
-                     RoundSymmetric(range, tile, buffers_.gram_bf16);
-                   });
-  const SymmetricFactors<BF16> gram_factors = {.a = buffers_.gram_bf16,
-                                               .b = buffers_.gram_bf16,
-                                               .ld_a = plan_.ld_n,
-                                               .ld_b = plan_.ld_n,
-                                               .k = plan_.n};
-  // Both terms of the polynomial take the rounded Gram matrix: it is then the
-  // exact polynomial of a nearby matrix.
-  const BF16* gram = buffers_.gram_bf16;
-  MultiplyTriangle(plan_, gemm_, gram_factors, team_, InScratch(),
-                   [&](const Range2d& range, const Block<float>& tile) {
-                     CombineSquare(tile, PartOfN(gram, range).data, plan_.ld_n,
-                                   step.b, step.c);
-                     RoundSymmetric(range, tile, buffers_.polynomial_bf16);
-                   });
-  ForEachPanel(static_cast<const BF16*>(buffers_.polynomial_bf16),
-               static_cast<const BF16*>(buffers_.x_bf16),
-               [&](const Range2d& panel, const Block<float>& product) {
-                 FinishPanelBF16(panel, product, step.a, num_left);
-               });
-}
-
-// X stays f32 while what rounding adds to it would still grow by several steps'
-// a. In the last two steps the rounded X serves both terms of a step, which is
-// then exact for a nearby matrix; that error is the smaller one by then.
-void Iteration::FinishPanelBF16(const Range2d& panel,
-                                const Block<float>& product, float a,
-                                size_t num_left) const {
-  constexpr size_t kNumRoundedSteps = 2;
-  const Block<float> x = PartOfX(buffers_.x, panel);
-  BF16* x_bf16 = PartOfX(buffers_.x_bf16, panel).data;
-  if (num_left >= kNumRoundedSteps) {
-    AddScaled(x, product.data, product.ld, a);
-    RoundInto({x.data, x.ld, x.rows, x.cols}, x_bf16, plan_.ld_x);
-    return;
-  }
-  AddScaledTo(product, x_bf16, plan_.ld_x, a);
-  if (num_left == 0) {
-    StoreResult(panel, product);
-  } else {
-    RoundInto({product.data, product.ld, product.rows, product.cols}, x_bf16,
-              plan_.ld_x);
-  }
 }
 
 void Iteration::StartProduct(float a) {
@@ -338,7 +236,7 @@ void Iteration::StartProduct(float a) {
 void Iteration::RunGram(const std::vector<QuinticStep>& steps) {
   ComputeGram();
   for (size_t i = 0; i < steps.size(); ++i) {
-    const Step step = Rounded(steps[i]);
+    const FloatStep step = Rounded(steps[i]);
     ComputePolynomial(step);
     const float* z = buffers_.polynomial;
     if (i == 0) {
@@ -357,8 +255,7 @@ void Iteration::RunGram(const std::vector<QuinticStep>& steps) {
       MultiplyAdd(z, buffers_.spare, step.a, buffers_.spare, buffers_.gram);
     }
   }
-  ForEachPanel(static_cast<const float*>(buffers_.product),
-               static_cast<const float*>(buffers_.x),
+  ForEachPanel(buffers_.product,
                [&](const Range2d& panel, const Block<float>& result) {
                  StoreResult(panel, result);
                });
@@ -366,11 +263,11 @@ void Iteration::RunGram(const std::vector<QuinticStep>& steps) {
 
 }  // namespace
 
-void RunNewtonSchulz(const NewtonSchulzPlan& plan,
-                     const std::vector<QuinticStep>& steps,
-                     const NewtonSchulzMatrix& matrix,
-                     const NewtonSchulzWork& work, const Gemm& gemm,
-                     Team& team) {
+void RunF32NewtonSchulz(const NewtonSchulzPlan& plan,
+                        const std::vector<QuinticStep>& steps,
+                        const NewtonSchulzMatrix& matrix,
+                        const NewtonSchulzWork& work, const Gemm& gemm,
+                        Team& team) {
   Iteration iteration(plan, matrix, work, gemm, team);
   iteration.Load();
   if (plan.gram) {
@@ -378,13 +275,7 @@ void RunNewtonSchulz(const NewtonSchulzPlan& plan,
     return;
   }
   for (size_t i = 0; i < steps.size(); ++i) {
-    const Step step = Rounded(steps[i]);
-    const size_t num_left = steps.size() - i - 1;
-    if (plan.bf16) {
-      iteration.StandardStepBF16(step, num_left);
-    } else {
-      iteration.StandardStep(step, num_left == 0);
-    }
+    iteration.StandardStep(Rounded(steps[i]), i + 1 == steps.size());
   }
 }
 

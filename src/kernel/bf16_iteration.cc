@@ -1,0 +1,294 @@
+// The standard form with bf16 operands.
+//
+// X is kept in halves (split_float.h), the n x n matrices in bf16, all in
+// panels. A task copies one operand of its product into the packed order while
+// it is in the cache, multiplies panel by panel, and finishes the result before
+// it leaves the cache.
+#include <algorithm>
+
+#include "src/kernel/newton_schulz_iteration.h"
+#include "src/kernel/packing.h"
+#include "src/kernel/split_float.h"
+
+namespace muonstore {
+namespace {
+
+// X stays f32 while what rounding adds to it would still grow by several steps'
+// a. In the last two steps the rounded X serves both terms of a step, which is
+// then exact for a nearby matrix; that error is the smaller one by then.
+constexpr size_t kNumRoundedSteps = 2;
+
+class Iteration {
+ public:
+  Iteration(const NewtonSchulzPlan& plan, const NewtonSchulzMatrix& matrix,
+            const NewtonSchulzWork& work, const Gemm& gemm, Team& team)
+      : plan_(plan),
+        matrix_(matrix),
+        work_(work),
+        gemm_(gemm),
+        team_(team),
+        buffers_(work.buffers) {}
+
+  void Load();
+  // `num_left` steps follow.
+  void Run(const FloatStep& step, size_t num_left);
+
+ private:
+  // The columns of X that task `index` works on, in all rows.
+  Range2d XBlock(int64_t index) const;
+  int64_t num_x_blocks() const {
+    const Panels& panels = plan_.x_panels;
+    return (panels.count() - 1) * blocks_a_panel() +
+           (panels.width_of(panels.count() - 1) + plan_.panel_cols - 1) /
+               plan_.panel_cols;
+  }
+  int64_t blocks_a_panel() const {
+    return (plan_.x_panels.width + plan_.panel_cols - 1) / plan_.panel_cols;
+  }
+  // Calls body(range) for the parts of an XBlock that one call multiplies.
+  template <typename Body>
+  void ForEachPart(const Range2d& block, const Body& body) const {
+    for (int64_t row = 0; row < plan_.n; row += kBF16Rows) {
+      body(Range2d{row, std::min(plan_.n, row + kBF16Rows), block.col_begin,
+                   block.col_end});
+    }
+  }
+
+  NewtonSchulzScratch Scratch(int worker) const {
+    return CarveScratch(plan_, work_.scratch(worker));
+  }
+  SplitBlock XPart(const Range2d& range) const {
+    const int64_t offset =
+        plan_.x_panels.Offset(range.row_begin, range.col_begin);
+    return {buffers_.x_upper + offset, buffers_.x_lower + offset,
+            plan_.x_panels.ld(range.col_begin)};
+  }
+
+  // Calls epilogue(range, tile) with the parts of M M^T on and below the
+  // diagonal, M being n x k in panels.
+  template <typename Epilogue>
+  void MultiplyTriangle(const Panels& panels, const BF16* matrix,
+                        const Epilogue& epilogue);
+  // Rounds a part of a symmetric n x n matrix to its place and its mirror's.
+  void RoundSymmetric(const Range2d& range, const Block<float>& tile,
+                      BF16* out) const;
+  void ComputeGram();
+  // buffers_.polynomial_bf16 = b R + c R^2 of the Gram matrix R.
+  void ComputePolynomial(const FloatStep& step);
+
+  void LoadPart(const Range2d& range, float* tile) const;
+  // The block of X as an operand that the polynomial multiplies.
+  void Pack(const Range2d& block, BF16* packed) const;
+  // X's part = a X + product, or the result's in the last step.
+  void FinishPart(const Range2d& range, const Block<float>& product, float a,
+                  size_t num_left) const;
+  void StoreResult(const Range2d& range, const Block<float>& result) const;
+
+  const NewtonSchulzPlan& plan_;
+  const NewtonSchulzMatrix& matrix_;
+  const NewtonSchulzWork& work_;
+  const Gemm& gemm_;
+  Team& team_;
+  NewtonSchulzBuffers buffers_;
+};
+
+Block<const float> Const(const Block<float>& block) {
+  return {block.data, block.ld, block.rows, block.cols};
+}
+
+Range2d Iteration::XBlock(int64_t index) const {
+  const Panels& panels = plan_.x_panels;
+  const int64_t panel = index / blocks_a_panel();
+  const int64_t begin = index % blocks_a_panel() * plan_.panel_cols;
+  const int64_t end =
+      std::min(begin + plan_.panel_cols, panels.width_of(panel));
+  return {0, plan_.n, panels.begin(panel) + begin, panels.begin(panel) + end};
+}
+
+void Iteration::LoadPart(const Range2d& range, float* tile) const {
+  const int64_t num_rows = std::max<int64_t>(
+      0, std::min(plan_.num_rows, range.row_end) - range.row_begin);
+  const int64_t num_cols = std::min(plan_.m, range.col_end) - range.col_begin;
+  const int64_t ld = range.cols();
+  if (num_rows < range.rows() || num_cols < ld) {
+    std::fill_n(tile, range.rows() * ld, 0.0F);
+  }
+  const Block<const float>& in = matrix_.in;
+  if (plan_.transposed) {
+    ScaleTransposedInto({in.data + range.col_begin * in.ld + range.row_begin,
+                         in.ld, num_cols, num_rows},
+                        matrix_.scale, tile, ld);
+  } else {
+    ScaleInto({in.data + range.row_begin * in.ld + range.col_begin, in.ld,
+               num_rows, num_cols},
+              matrix_.scale, tile, ld);
+  }
+  SplitInto({tile, ld, range.rows(), ld}, XPart(range));
+}
+
+void Iteration::Load() {
+  team_.Run(num_x_blocks(), [&](int64_t task, int worker) {
+    ForEachPart(XBlock(task), [&](const Range2d& range) {
+      LoadPart(range, Scratch(worker).tile);
+    });
+  });
+}
+
+template <typename Epilogue>
+void Iteration::MultiplyTriangle(const Panels& panels, const BF16* matrix,
+                                 const Epilogue& epilogue) {
+  const auto num_tasks = static_cast<int64_t>(plan_.triangle.size());
+  team_.Run(num_tasks, [&](int64_t task, int worker) {
+    const Range2d& range = plan_.triangle[static_cast<size_t>(task)];
+    const NewtonSchulzScratch scratch = Scratch(worker);
+    const auto tile_of = [&](const Range2d& part) {
+      const int64_t row = part.row_begin - range.row_begin;
+      return Block<float>{scratch.tile + row * range.cols(), part.cols(),
+                          part.rows(), part.cols()};
+    };
+    for (int64_t p = 0; p < panels.count(); ++p) {
+      const int64_t begin = panels.begin(p);
+      const int64_t width = panels.width_of(p);
+      PackTransposed({matrix + panels.Offset(range.col_begin, begin), width,
+                      range.cols(), width},
+                     scratch.packed);
+      ForEachTrianglePart(range, [&](const Range2d& part) {
+        gemm_.Multiply(
+            PackedGemmCall{.m = part.rows(),
+                           .n = part.cols(),
+                           .k = width,
+                           .a = matrix + panels.Offset(part.row_begin, begin),
+                           .packed_b = scratch.packed,
+                           .c = tile_of(part).data,
+                           .accumulate = p > 0});
+      });
+    }
+    ForEachTrianglePart(
+        range, [&](const Range2d& part) { epilogue(part, tile_of(part)); });
+  });
+}
+
+void Iteration::RoundSymmetric(const Range2d& range, const Block<float>& tile,
+                               BF16* out) const {
+  if (range.row_end == range.col_end) {
+    const int64_t begin = range.row_begin - range.col_begin;
+    MirrorSquare({tile.data + begin, tile.ld, range.rows(), range.rows()});
+  }
+  const Panels& panels = plan_.n_panels;
+  RoundInto(Const(tile), out + panels.Offset(range.row_begin, range.col_begin),
+            panels.ld(range.col_begin));
+  RoundTransposedInto(Const(tile),
+                      out + panels.Offset(range.col_begin, range.row_begin),
+                      panels.ld(range.row_begin));
+}
+
+void Iteration::ComputeGram() {
+  MultiplyTriangle(plan_.x_panels, buffers_.x_upper,
+                   [&](const Range2d& range, const Block<float>& tile) {
+                     RoundSymmetric(range, tile, buffers_.gram_bf16);
+                   });
+}
+
+// Both terms take the rounded Gram matrix: the polynomial is then the exact one
+// of a nearby matrix.
+void Iteration::ComputePolynomial(const FloatStep& step) {
+  const Panels& panels = plan_.n_panels;
+  const BF16* gram = buffers_.gram_bf16;
+  MultiplyTriangle(
+      panels, gram, [&](const Range2d& range, const Block<float>& tile) {
+        CombineSquare(tile,
+                      gram + panels.Offset(range.row_begin, range.col_begin),
+                      panels.ld(range.col_begin), step.b, step.c);
+        RoundSymmetric(range, tile, buffers_.polynomial_bf16);
+      });
+}
+
+void Iteration::Pack(const Range2d& block, BF16* packed) const {
+  const Panels& panels = plan_.n_panels;
+  for (int64_t p = 0; p < panels.count(); ++p) {
+    const int64_t begin = panels.begin(p);
+    const SplitBlock x = XPart(
+        {begin, begin + panels.width_of(p), block.col_begin, block.col_end});
+    PackRows({x.upper, x.ld, panels.width_of(p), block.cols()},
+             packed + PackedSize(begin, block.cols()));
+  }
+}
+
+void Iteration::FinishPart(const Range2d& range, const Block<float>& product,
+                           float a, size_t num_left) const {
+  const SplitBlock x = XPart(range);
+  if (num_left >= kNumRoundedSteps) {
+    AddScaledSplit(x, Const(product), a);
+    return;
+  }
+  AddScaledTo(product, x.upper, x.ld, a);
+  if (num_left == 0) {
+    StoreResult(range, product);
+  } else {
+    RoundInto(Const(product), x.upper, x.ld);
+  }
+}
+
+void Iteration::StoreResult(const Range2d& range,
+                            const Block<float>& result) const {
+  const int64_t num_rows =
+      std::min(plan_.num_rows, range.row_end) - range.row_begin;
+  if (num_rows <= 0) {
+    return;
+  }
+  const Block<const float> from = {
+      result.data, result.ld, num_rows,
+      std::min(plan_.m, range.col_end) - range.col_begin};
+  const Block<float>& out = matrix_.out;
+  if (plan_.transposed) {
+    TransposeInto(from, out.data + range.col_begin * out.ld + range.row_begin,
+                  out.ld);
+  } else {
+    CopyInto(from, out.data + range.row_begin * out.ld + range.col_begin,
+             out.ld);
+  }
+}
+
+void Iteration::Run(const FloatStep& step, size_t num_left) {
+  ComputeGram();
+  ComputePolynomial(step);
+  const Panels& panels = plan_.n_panels;
+  const BF16* z = buffers_.polynomial_bf16;
+  team_.Run(num_x_blocks(), [&](int64_t task, int worker) {
+    const Range2d block = XBlock(task);
+    const NewtonSchulzScratch scratch = Scratch(worker);
+    Pack(block, scratch.packed);
+    ForEachPart(block, [&](const Range2d& range) {
+      for (int64_t p = 0; p < panels.count(); ++p) {
+        const int64_t begin = panels.begin(p);
+        gemm_.Multiply(PackedGemmCall{
+            .m = range.rows(),
+            .n = range.cols(),
+            .k = panels.width_of(p),
+            .a = z + panels.Offset(range.row_begin, begin),
+            .packed_b = scratch.packed + PackedSize(begin, range.cols()),
+            .c = scratch.tile,
+            .accumulate = p > 0});
+      }
+      FinishPart(range,
+                 {scratch.tile, range.cols(), range.rows(), range.cols()},
+                 step.a, num_left);
+    });
+  });
+}
+
+}  // namespace
+
+void RunBF16NewtonSchulz(const NewtonSchulzPlan& plan,
+                         const std::vector<QuinticStep>& steps,
+                         const NewtonSchulzMatrix& matrix,
+                         const NewtonSchulzWork& work, const Gemm& gemm,
+                         Team& team) {
+  Iteration iteration(plan, matrix, work, gemm, team);
+  iteration.Load();
+  for (size_t i = 0; i < steps.size(); ++i) {
+    iteration.Run(Rounded(steps[i]), steps.size() - i - 1);
+  }
+}
+
+}  // namespace muonstore
