@@ -55,7 +55,10 @@ struct NewtonSchulzCoefficients {
 };
 
 enum class NewtonSchulzForm {
-  // The cheapest form that is accurate at the precision: see ChooseForm.
+  // What costs least on this processor, of the forms that are accurate at the
+  // precision: operations and passes over memory are counted. With kBF16 that
+  // may be the gram form in f32, where matrices are wide or the processor gains
+  // little by bf16.
   kAuto,
   // X is updated in each step: 15 n^2 m + 5 n^3 for five steps, n <= m.
   kStandard,
@@ -148,7 +151,7 @@ void Orthogonalize(const StridedMatrices<const float>& in,
                    const StridedMatrices<float>& out,
                    const NewtonSchulzOptions& options, ThreadPool& pool);
 
-// The form that kAuto stands for: never kAuto.
+// The form that kAuto stands for on this processor: never kAuto.
 NewtonSchulzForm ChooseForm(const NewtonSchulzOptions& options, int64_t rows,
                             int64_t cols);
 

@@ -1,5 +1,9 @@
 // The standard form with bf16 operands.
 //
+// X stays f32 while what rounding adds to it would still grow by several steps'
+// a. In the last two steps the rounded X serves both terms of a step, which is
+// then exact for a nearby matrix; that error is the smaller one by then.
+//
 // X is kept in halves (split_float.h), the n x n matrices in bf16, all in
 // panels. A task copies one operand of its product into the packed order while
 // it is in the cache, multiplies panel by panel, and finishes the result before
@@ -12,11 +16,6 @@
 
 namespace muonstore {
 namespace {
-
-// X stays f32 while what rounding adds to it would still grow by several steps'
-// a. In the last two steps the rounded X serves both terms of a step, which is
-// then exact for a nearby matrix; that error is the smaller one by then.
-constexpr size_t kNumRoundedSteps = 2;
 
 class Iteration {
  public:

@@ -56,8 +56,9 @@ class Gemm {
   virtual std::string name() const = 0;
   virtual void Multiply(const GemmCall& call) const = 0;
 
-  // Whether the processor multiplies bf16. Only then is the next one called.
-  virtual bool multiplies_bf16() const = 0;
+  // About how many bf16 operations a core does in the time of one of f32. 0
+  // where the processor has none; then the next one is not called.
+  virtual double bf16_rate() const = 0;
   virtual void Multiply(const PackedGemmCall& call) const = 0;
 };
 

@@ -27,12 +27,7 @@ class Orthogonalizer::Impl {
       : options_(options),
         pool_(pool),
         gemm_(MakeGemm()),
-        workers_(static_cast<size_t>(pool.num_threads())) {
-    if (!gemm_->multiplies_bf16()) {
-      // Rounded operands would cost more there than whole ones.
-      options_.precision = NewtonSchulzPrecision::kF32;
-    }
-  }
+        workers_(static_cast<size_t>(pool.num_threads())) {}
 
   void Run(std::span<const OrthogonalizeJob> jobs);
 
@@ -40,7 +35,7 @@ class Orthogonalizer::Impl {
     if (rows == 0 || cols == 0) {
       return 0;
     }
-    const NewtonSchulzPlan plan = MakePlan(options_, rows, cols);
+    const NewtonSchulzPlan plan = PlanOf(rows, cols);
     const int64_t shared = SharedBytes(plan);
     // Small matrices run either way, by how many there are.
     const int64_t alone = plan.n <= kMaxSmallSide ? shared : 0;
@@ -66,12 +61,15 @@ class Orthogonalizer::Impl {
   }
 
  private:
+  NewtonSchulzPlan PlanOf(int64_t rows, int64_t cols) const {
+    return MakePlan(options_, rows, cols, gemm_->bf16_rate());
+  }
   void Iterate(const NewtonSchulzPlan& plan, const NewtonSchulzMatrix& matrix,
                const NewtonSchulzWork& work, Team& team);
   void RunByTeam(const NewtonSchulzMatrix& matrix);
   void RunAlone(const NewtonSchulzMatrix& matrix, int worker);
 
-  NewtonSchulzOptions options_;  // As they run here.
+  const NewtonSchulzOptions& options_;
   ThreadPool& pool_;
   std::unique_ptr<Gemm> gemm_;
   AlignedBuffer shared_;
@@ -86,8 +84,7 @@ void Orthogonalizer::Impl::Iterate(const NewtonSchulzPlan& plan,
 }
 
 void Orthogonalizer::Impl::RunByTeam(const NewtonSchulzMatrix& matrix) {
-  const NewtonSchulzPlan plan =
-      MakePlan(options_, matrix.in.rows, matrix.in.cols);
+  const NewtonSchulzPlan plan = PlanOf(matrix.in.rows, matrix.in.cols);
   shared_.Reserve(SharedBytes(plan));
   for (AlignedBuffer& worker : workers_) {
     worker.Reserve(ScratchBytes(plan));
@@ -103,8 +100,7 @@ void Orthogonalizer::Impl::RunByTeam(const NewtonSchulzMatrix& matrix) {
 
 void Orthogonalizer::Impl::RunAlone(const NewtonSchulzMatrix& matrix,
                                     int worker) {
-  const NewtonSchulzPlan plan =
-      MakePlan(options_, matrix.in.rows, matrix.in.cols);
+  const NewtonSchulzPlan plan = PlanOf(matrix.in.rows, matrix.in.cols);
   AlignedBuffer& buffer = workers_[static_cast<size_t>(worker)];
   buffer.Reserve(SharedBytes(plan) + ScratchBytes(plan));
   const NewtonSchulzWork work = {.buffers = CarveBuffers(plan, buffer.data()),

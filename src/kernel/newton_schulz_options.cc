@@ -5,21 +5,25 @@
 #include "muonstore/newton_schulz.h"
 #include "src/base/str.h"
 #include "src/kernel/gemm.h"
+#include "src/kernel/newton_schulz_cost.h"
 #include "src/kernel/newton_schulz_input.h"
 #include "src/kernel/newton_schulz_plan.h"
 
 namespace muonstore {
 namespace {
 
+// What AMX does.
+constexpr double kNominalBF16Rate = 7;
+
 NewtonSchulzPlan CheckedPlan(const NewtonSchulzOptions& options, int64_t rows,
-                             int64_t cols) {
+                             int64_t cols, double bf16_rate) {
   CheckOptions(options);
   if (rows < 0 || cols < 0) {
     throw Error(ErrorCode::kInvalidArgument,
                 "a matrix has a side of negative length",
                 {.found = StrCat(rows, " x ", cols)});
   }
-  return MakePlan(options, rows, cols);
+  return MakePlan(options, rows, cols, bf16_rate);
 }
 
 }  // namespace
@@ -42,19 +46,23 @@ NewtonSchulzCoefficients NewtonSchulzCoefficients::PolarExpress5() {
 
 NewtonSchulzForm ChooseForm(const NewtonSchulzOptions& options, int64_t rows,
                             int64_t cols) {
-  return CheckedPlan(options, rows, cols).gram ? NewtonSchulzForm::kGram
-                                               : NewtonSchulzForm::kStandard;
+  const double bf16_rate = MakeGemm()->bf16_rate();
+  return CheckedPlan(options, rows, cols, bf16_rate).gram
+             ? NewtonSchulzForm::kGram
+             : NewtonSchulzForm::kStandard;
 }
 
 double OrthogonalizeFlops(const NewtonSchulzOptions& options, int64_t rows,
                           int64_t cols) {
-  return PlanFlops(CheckedPlan(options, rows, cols),
-                   options.coefficients.steps.size());
+  const NewtonSchulzCounts work =
+      WorkOf(CheckedPlan(options, rows, cols, kNominalBF16Rate),
+             options.coefficients.steps.size());
+  return work.f32_flops + work.bf16_flops;
 }
 
 std::string MatrixProductName() {
   const std::unique_ptr<Gemm> gemm = MakeGemm();
-  return gemm->multiplies_bf16()
+  return gemm->bf16_rate() > 0
              ? gemm->name()
              : StrCat(gemm->name(), " (bf16 class runs in f32)");
 }

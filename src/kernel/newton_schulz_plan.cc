@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/kernel/aligned_buffer.h"
+#include "src/kernel/newton_schulz_cost.h"
 #include "src/kernel/packing.h"
 
 namespace muonstore {
@@ -69,21 +70,6 @@ void CutBF16Triangle(NewtonSchulzPlan* plan) {
       [](const Range2d& range) { return range.row_begin > range.col_begin; });
 }
 
-double TriangleSize(const NewtonSchulzPlan& plan) {
-  double size = 0;
-  const auto add = [&size](const Range2d& range) {
-    size += static_cast<double>(range.rows() * range.cols());
-  };
-  for (const Range2d& range : plan.triangle) {
-    if (plan.bf16) {
-      ForEachTrianglePart(range, add);
-    } else {
-      add(range);
-    }
-  }
-  return size;
-}
-
 NewtonSchulzBuffers Carve(const NewtonSchulzPlan& plan, Carver* carver) {
   const int64_t x_size = plan.n * plan.ld_x;
   const int64_t n_size = plan.n * plan.ld_n;
@@ -129,39 +115,71 @@ int64_t BF16PanelCols(const NewtonSchulzPlan& plan) {
   return std::min(cols, plan.x_panels.width);
 }
 
-}  // namespace
-
-NewtonSchulzPlan MakePlan(const NewtonSchulzOptions& options, int64_t rows,
-                          int64_t cols) {
+// What all forms have in common.
+NewtonSchulzPlan PlanFor(int64_t rows, int64_t cols) {
   NewtonSchulzPlan plan;
   plan.transposed = rows > cols;
   plan.num_rows = std::min(rows, cols);
   plan.m = std::max(rows, cols);
-  plan.bf16 = options.precision == NewtonSchulzPrecision::kBF16 &&
-              plan.num_rows >= kMinBF16Side;
-  if (plan.bf16) {
-    plan.n = RoundUp(plan.num_rows, kPanelAlignment);
-    plan.x_panels = MakePanels(plan.n, plan.m, kPackedCols, 1);
-    // Two at least of all but small sides, so that threads can share them.
-    plan.n_panels =
-        MakePanels(plan.n, plan.n, kPackedCols, plan.n < 256 ? 1 : 2);
-    plan.panel_cols = BF16PanelCols(plan);
-    CutBF16Triangle(&plan);
-    return plan;
-  }
+  return plan;
+}
+
+NewtonSchulzPlan BF16Plan(int64_t rows, int64_t cols) {
+  NewtonSchulzPlan plan = PlanFor(rows, cols);
+  plan.bf16 = true;
+  plan.n = RoundUp(plan.num_rows, kPanelAlignment);
+  plan.x_panels = MakePanels(plan.n, plan.m, kPackedCols, 1);
+  // Two at least of all but small sides, so that threads can share them.
+  plan.n_panels = MakePanels(plan.n, plan.n, kPackedCols, plan.n < 256 ? 1 : 2);
+  plan.panel_cols = BF16PanelCols(plan);
+  CutBF16Triangle(&plan);
+  return plan;
+}
+
+NewtonSchulzPlan F32Plan(int64_t rows, int64_t cols, bool gram) {
+  NewtonSchulzPlan plan = PlanFor(rows, cols);
+  plan.gram = gram && plan.m > plan.num_rows;
   plan.n = PaddedSide(plan.num_rows);
   plan.ld_x = LeadingDimension(plan.m);
   plan.ld_n = LeadingDimension(plan.n);
   plan.panel_cols = std::min<int64_t>(plan.m, 256);
   CutTriangle(&plan);
-  plan.gram = options.form == NewtonSchulzForm::kGram && plan.m > plan.num_rows;
-  if (options.form == NewtonSchulzForm::kAuto && plan.m > plan.num_rows) {
-    const size_t num_steps = options.coefficients.steps.size();
-    NewtonSchulzPlan gram = plan;
-    gram.gram = true;
-    plan.gram = PlanFlops(gram, num_steps) < PlanFlops(plan, num_steps);
-  }
   return plan;
+}
+
+}  // namespace
+
+double TriangleSize(const NewtonSchulzPlan& plan) {
+  double size = 0;
+  const auto add = [&size](const Range2d& range) {
+    size += static_cast<double>(range.rows() * range.cols());
+  };
+  for (const Range2d& range : plan.triangle) {
+    if (plan.bf16) {
+      ForEachTrianglePart(range, add);
+    } else {
+      add(range);
+    }
+  }
+  return size;
+}
+
+NewtonSchulzPlan MakePlan(const NewtonSchulzOptions& options, int64_t rows,
+                          int64_t cols, double bf16_rate) {
+  const bool bf16 = options.precision == NewtonSchulzPrecision::kBF16 &&
+                    bf16_rate > 0 && std::min(rows, cols) >= kMinBF16Side;
+  const bool gram = options.form == NewtonSchulzForm::kGram;
+  if (options.form != NewtonSchulzForm::kAuto) {
+    return bf16 ? BF16Plan(rows, cols) : F32Plan(rows, cols, gram);
+  }
+  const size_t num_steps = options.coefficients.steps.size();
+  const auto cost = [&](const NewtonSchulzPlan& plan) {
+    return CostOf(WorkOf(plan, num_steps), bf16_rate);
+  };
+  NewtonSchulzPlan best =
+      bf16 ? BF16Plan(rows, cols) : F32Plan(rows, cols, false);
+  NewtonSchulzPlan other = F32Plan(rows, cols, true);
+  return other.gram && cost(other) < cost(best) ? other : best;
 }
 
 int64_t NewtonSchulzPlan::num_whole_tasks() const {
@@ -198,21 +216,6 @@ NewtonSchulzBuffers CarveBuffers(const NewtonSchulzPlan& plan,
                                  std::byte* bytes) {
   Carver carver(bytes);
   return Carve(plan, &carver);
-}
-
-double PlanFlops(const NewtonSchulzPlan& plan, size_t num_steps) {
-  const auto n = static_cast<double>(plan.n);
-  const auto m = static_cast<double>(plan.m);
-  const auto steps = static_cast<double>(num_steps);
-  const double symmetric = 2 * TriangleSize(plan);  // For each inner element.
-  const double panels = 2 * n * n * m;
-  if (plan.gram) {
-    const double whole =
-        static_cast<double>(std::min(kNumWholeProducts, num_steps - 1));
-    return symmetric * m + (4 * steps - 3 - whole) * symmetric * n +
-           whole * 2 * n * n * n + panels;
-  }
-  return steps * (symmetric * m + symmetric * n + panels);
 }
 
 }  // namespace muonstore

@@ -1,7 +1,8 @@
 // How one matrix is orthogonalized: sides, form, tile grid, memory.
 //
-// What: everything here follows from the matrix's shape and the options, never
-//   from the number of threads: that is what keeps results the same.
+// What: everything here follows from the matrix's shape, the options and how
+//   fast the processor multiplies bf16, never from the number of threads: that
+//   is what keeps results the same.
 // Ownership, threads: plain values and pure functions.
 // Failures: none.
 
@@ -33,6 +34,9 @@ struct Range2d {
 // Rows of a bf16 product that one call multiplies: the result is finished while
 // it is in the cache.
 inline constexpr int64_t kBF16Rows = 128;
+
+// In the last two steps of a bf16 plan X is rounded, see bf16_iteration.cc.
+inline constexpr size_t kNumRoundedSteps = 2;
 
 // How many of the last products into Q the gram form computes whole.
 inline constexpr size_t kNumWholeProducts = 2;
@@ -80,8 +84,13 @@ void ForEachTrianglePart(const Range2d& range, const Body& body) {
   }
 }
 
+// Elements that the ranges of `triangle` compute.
+double TriangleSize(const NewtonSchulzPlan& plan);
+
+// `bf16_rate`: see Gemm::bf16_rate. Of the forms that the options allow it is
+// the one that costs least (newton_schulz_cost.h).
 NewtonSchulzPlan MakePlan(const NewtonSchulzOptions& options, int64_t rows,
-                          int64_t cols);
+                          int64_t cols, double bf16_rate);
 
 // Where a matrix's working memory lies. Unused members are null.
 struct NewtonSchulzBuffers {
@@ -113,8 +122,6 @@ NewtonSchulzBuffers CarveBuffers(const NewtonSchulzPlan& plan,
 // The same for ScratchBytes.
 NewtonSchulzScratch CarveScratch(const NewtonSchulzPlan& plan,
                                  std::byte* bytes);
-
-double PlanFlops(const NewtonSchulzPlan& plan, size_t num_steps);
 
 }  // namespace muonstore
 

@@ -94,11 +94,18 @@ class OneDnnGemm : public Gemm {
     }
   }
 
-  bool multiplies_bf16() const override {
-    // The values are sets of bits.
-    const auto has = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-    const auto bf16 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-    return (has & bf16) == bf16;
+  double bf16_rate() const override {
+    const auto has = [](dnnl::cpu_isa isa) {
+      // The values are sets of bits.
+      const auto bits = static_cast<unsigned>(isa);
+      return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) ==
+             bits;
+    };
+    if (has(dnnl::cpu_isa::avx512_core_amx)) {
+      // The unit does 16; what its operands wait for leaves this.
+      return 7;
+    }
+    return has(dnnl::cpu_isa::avx512_core_bf16) ? 2 : 0;
   }
 
   void Multiply(const PackedGemmCall& call) const override {

@@ -197,7 +197,7 @@ TEST(Gemm, F32AgreesWithThreeNestedLoops) {
 class PackedGemm : public testing::Test {
  protected:
   void SetUp() override {
-    if (!gemm_->multiplies_bf16()) {
+    if (gemm_->bf16_rate() == 0) {
       GTEST_SKIP() << gemm_->name() << " does not multiply bf16";
     }
   }
@@ -249,7 +249,7 @@ TEST(Gemm, RunsOnTheCallingThreadWhateverOpenMPSays) {
     const Operands f32 = MakeOperands({200, 200, 200}, true, 6);
     const PackedOperands bf16 = MakePacked({192, 192, 192}, true, 6);
     gemm->Multiply(f32.call);
-    if (gemm->multiplies_bf16()) gemm->Multiply(bf16.call);
+    if (gemm->bf16_rate() > 0) gemm->Multiply(bf16.call);
     EXPECT_EQ(omp_get_max_threads(), num_threads);
     results.push_back(f32.c);
     results.push_back(bf16.c);
