@@ -1,15 +1,23 @@
-// Times the kernels; benchmarks/kernels.py runs it beside torch.
+// Times the kernels; benchmarks/newton_schulz.py and passes.py run it beside
+// torch.
 //
 //   kernel_benchmark newton-schulz IN BATCH ROWS COLS FORM PRECISION THREADS
 //                    REPEATS OUT
 //     IN holds BATCH * ROWS * COLS floats; the result goes to OUT. FORM is
 //     auto, standard or gram, PRECISION f32 or bf16. Prints the form that ran,
-//     then the seconds of each repeat.
+//     its floating-point operations, then the seconds of each repeat.
+//   kernel_benchmark peak THREADS
+//     Prints what products alone reach: the name, f32 and bf16 GFLOP/s.
 //   kernel_benchmark passes ELEMENTS THREADS REPEATS
 //     Prints each element-wise pass, its bytes an element, and the best
 //     seconds.
+//
+// Seconds are those of a clock on the wall. With one thread and
+// MUONSTORE_BENCHMARK_CLOCK=cpu they are the processor's: what to compare on a
+// machine that others use.
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -23,17 +31,26 @@
 #include "src/kernel/accumulate.h"
 #include "src/kernel/adam.h"
 #include "src/kernel/exact_sum.h"
+#include "src/kernel/gemm.h"
 #include "src/kernel/momentum.h"
 #include "src/kernel/muon_update.h"
 
 namespace muonstore {
 namespace {
 
+double Now() {
+  const char* clock = std::getenv("MUONSTORE_BENCHMARK_CLOCK");
+  const bool cpu = clock != nullptr && std::string(clock) == "cpu";
+  timespec time = {};
+  clock_gettime(cpu ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) +
+         1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 double SecondsOf(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = Now();
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-      .count();
+  return Now() - start;
 }
 
 NewtonSchulzOptions OptionsFor(const std::string& form,
@@ -65,12 +82,66 @@ int RunNewtonSchulz(const std::vector<std::string>& args) {
   const OrthogonalizeJob job = {{in.data(), batch, rows, cols, size, cols},
                                 {out.data(), batch, rows, cols, size, cols}};
   const bool gram = ChooseForm(options, rows, cols) == NewtonSchulzForm::kGram;
-  std::printf("%s\n", gram ? "gram" : "standard");
+  std::printf(
+      "%s\n%.0f\n", gram ? "gram" : "standard",
+      static_cast<double>(batch) * OrthogonalizeFlops(options, rows, cols));
   for (int repeat = std::stoi(args.at(7)); repeat >= 0; --repeat) {
     std::printf("%.6f\n", SecondsOf([&] { orthogonalizer.Run({&job, 1}); }));
   }
   std::ofstream(args.at(8), std::ios::binary)
       .write(reinterpret_cast<const char*>(out.data()), num_bytes);
+  return 0;
+}
+
+// The rate of products of operands that stay in a core's cache.
+template <typename Multiply>
+double PeakGflops(ThreadPool& pool, double flops, const Multiply& multiply) {
+  constexpr int kRepeats = 40;
+  constexpr int kProducts = 20;
+  double best = 1e9;
+  for (int repeat = 0; repeat < kRepeats; ++repeat) {
+    best = std::min(best, SecondsOf([&] {
+                      pool.ParallelFor(pool.num_threads(), [&](int64_t) {
+                        for (int i = 0; i < kProducts; ++i) multiply();
+                      });
+                    }));
+  }
+  return flops * kProducts * pool.num_threads() / best / 1e9;
+}
+
+int RunPeak(int num_threads) {
+  constexpr int64_t kSide = 256;
+  constexpr double kFlops = 2.0 * kSide * kSide * kSide;
+  const auto gemm = MakeGemm();
+  ThreadPool pool(num_threads);
+  const std::vector<float> f32(kSide * kSide, 0.5F);
+  const std::vector<BF16> bf16(kSide * kSide, BF16{0x3F00});
+  const double f32_rate = PeakGflops(pool, kFlops, [&] {
+    std::vector<float> c(kSide * kSide);
+    gemm->Multiply(GemmCall{.m = kSide,
+                            .n = kSide,
+                            .k = kSide,
+                            .a = f32.data(),
+                            .lda = kSide,
+                            .b = f32.data(),
+                            .ldb = kSide,
+                            .c = c.data(),
+                            .ldc = kSide});
+  });
+  double bf16_rate = 0;
+  if (gemm->bf16_rate() > 0) {
+    bf16_rate = PeakGflops(pool, kFlops, [&] {
+      std::vector<float> c(kSide * kSide);
+      gemm->Multiply(PackedGemmCall{.m = kSide,
+                                    .n = kSide,
+                                    .k = kSide,
+                                    .a = bf16.data(),
+                                    .packed_b = bf16.data(),
+                                    .c = c.data()});
+    });
+  }
+  std::printf("%s\n%.0f\n%.0f\n", MatrixProductName().c_str(), f32_rate,
+              bf16_rate);
   return 0;
 }
 
@@ -88,6 +159,14 @@ class Passes {
         weights_(count * 2) {}
 
   void Run() {
+    // What memory gives: one array is written that was not read, which costs a
+    // read all the same.
+    Time("triad", 16, [this](size_t begin, size_t count) {
+      const float* a = first_.data() + begin;
+      const float* b = second_.data() + begin;
+      float* sum = master_.data() + begin;
+      for (size_t i = 0; i < count; ++i) sum[i] = a[i] + 0.5F * b[i];
+    });
     Time("accumulate bf16", 10, [this](size_t begin, size_t count) {
       AccumulateGradient(DType::kBF16,
                          std::span(chunk_).subspan(2 * begin, 2 * count),
@@ -161,11 +240,15 @@ int Main(const std::vector<std::string>& args) {
   if (args.size() == 10 && args.front() == "newton-schulz") {
     return RunNewtonSchulz({args.begin() + 1, args.end()});
   }
+  if (args.size() == 2 && args.front() == "peak") {
+    return RunPeak(std::stoi(args[1]));
+  }
   if (args.size() == 4 && args.front() == "passes") {
     Passes(std::stoull(args[1]), std::stoi(args[2]), std::stoi(args[3])).Run();
     return 0;
   }
-  std::fprintf(stderr, "kernel_benchmark: see benchmarks/kernel_benchmark.cc\n");
+  std::fprintf(stderr,
+               "kernel_benchmark: see benchmarks/kernel_benchmark.cc\n");
   return 2;
 }
 

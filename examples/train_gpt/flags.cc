@@ -76,6 +76,10 @@ void AddOptimizer(CLI::App& app, OptimizerFlags& optimizer) {
                            {"gram", NewtonSchulz::kGram}},
                           "form in the store's executor; the baseline's is "
                           "standard");
+  AddChoice<Coefficients>(app, "--coefficients", optimizer.coefficients,
+                          {{"jordan5", Coefficients::kJordan5},
+                           {"polar_express5", Coefficients::kPolarExpress5}},
+                          "steps of Newton-Schulz");
 }
 
 void AddTiers(CLI::App& app, TierFlags& tiers) {

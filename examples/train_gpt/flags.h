@@ -23,6 +23,9 @@ enum class QkvLayout { kWhole, kPacked, kHeads };
 // Of the store's executor; the baseline's is standard.
 enum class NewtonSchulz { kAuto, kStandard, kGram };
 
+// The steps of Newton-Schulz, of the store's executor and of the baseline.
+enum class Coefficients { kJordan5, kPolarExpress5 };
+
 struct OptimizerFlags {
   double muon_lr = 0.01;
   double adam_lr = 0.003;
@@ -34,6 +37,7 @@ struct OptimizerFlags {
   bool match_rms = false;   // Scale as Moonlight's instead of spectral.
   QkvLayout qkv = QkvLayout::kPacked;
   NewtonSchulz newton_schulz = NewtonSchulz::kAuto;
+  Coefficients coefficients = Coefficients::kJordan5;
 };
 
 // kDefault: shared memory for several ranks, pinned memory for one.

@@ -54,6 +54,10 @@ muonstore::ExecutorOptions StepOptions(const Flags& flags) {
   muonstore::ExecutorOptions options;
   options.groups = {muon, adam};
   options.newton_schulz.form = FormOf(optimizer.newton_schulz);
+  if (optimizer.coefficients == Coefficients::kPolarExpress5) {
+    options.newton_schulz.coefficients =
+        muonstore::NewtonSchulzCoefficients::PolarExpress5();
+  }
   options.max_norm = optimizer.max_norm;
   options.num_threads = flags.num_threads;
   return options;

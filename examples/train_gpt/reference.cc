@@ -1,6 +1,7 @@
 #include "examples/train_gpt/reference.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -13,15 +14,34 @@ constexpr double kBeta1 = 0.9;
 constexpr double kBeta2 = 0.95;
 constexpr double kEps = 1e-8;
 
-// Five quintic steps of Newton-Schulz, all in f32.
-at::Tensor Orthogonalize(const at::Tensor& matrix) {
+// a, b, c of five quintic steps.
+using Steps = std::array<std::array<double, 3>, 5>;
+
+// microsoft/dion's, with the norm times 1.02.
+constexpr Steps kPolarExpress = {
+    {{8.156554524902461, -22.48329292557795, 15.878769915207462},
+     {4.042929935166739, -2.808917465908714, 0.5000178451051316},
+     {3.8916678022926607, -2.772484153217685, 0.5060648178503393},
+     {3.285753657755655, -2.3681294933425376, 0.46449024233003106},
+     {2.3465413258596377, -1.7097828382687081, 0.42323551169305323}}};
+
+Steps StepsOf(Coefficients coefficients) {
+  if (coefficients == Coefficients::kPolarExpress5) return kPolarExpress;
+  Steps steps;
+  steps.fill({3.4445, -4.7750, 2.0315});
+  return steps;
+}
+
+// Newton-Schulz, all in f32.
+at::Tensor Orthogonalize(const at::Tensor& matrix, Coefficients coefficients) {
   const bool tall = matrix.size(0) > matrix.size(1);
+  const bool polar = coefficients == Coefficients::kPolarExpress5;
   at::Tensor x = tall ? matrix.t() : matrix;
-  x = x / x.norm().clamp_min(1e-7);
-  for (int i = 0; i < 5; ++i) {
+  x = x / (x.norm().clamp_min(1e-7) * (polar ? 1.02 : 1.0));
+  for (const auto& [a, b, c] : StepsOf(coefficients)) {
     const at::Tensor gram = x.mm(x.t());
-    const at::Tensor polynomial = -4.7750 * gram + 2.0315 * gram.mm(gram);
-    x = 3.4445 * x + polynomial.mm(x);
+    const at::Tensor polynomial = b * gram + c * gram.mm(gram);
+    x = a * x + polynomial.mm(x);
   }
   return tall ? x.t() : x;
 }
@@ -86,8 +106,9 @@ void Reference::MuonStep(const NamedTensor& master, State& state,
     const double scale = ShapeScale(flags_.match_rms, static_cast<double>(rows),
                                     static_cast<double>(weight.size(1)));
     weight.narrow(0, row, rows)
-        .sub_(Orthogonalize(direction.narrow(0, row, rows)),
-              flags_.muon_lr * scale);
+        .sub_(
+            Orthogonalize(direction.narrow(0, row, rows), flags_.coefficients),
+            flags_.muon_lr * scale);
   }
 }
 

@@ -53,6 +53,13 @@ class Iteration {
     }
   }
 
+  // What of a range is not padding.
+  Range2d Inside(const Range2d& range) const {
+    return {range.row_begin,
+            std::clamp(plan_.num_rows, range.row_begin, range.row_end),
+            range.col_begin,
+            std::clamp(plan_.m, range.col_begin, range.col_end)};
+  }
   NewtonSchulzScratch Scratch(int worker) const {
     return CarveScratch(plan_, work_.scratch(worker));
   }
@@ -81,7 +88,8 @@ class Iteration {
   // X's part = a X + product, or the result's in the last step.
   void FinishPart(const Range2d& range, const Block<float>& product, float a,
                   size_t num_left) const;
-  void StoreResult(const Range2d& range, const Block<float>& result) const;
+  void StoreResult(const Range2d& range, const Block<float>& product,
+                   float a) const;
 
   const NewtonSchulzPlan& plan_;
   const NewtonSchulzMatrix& matrix_;
@@ -105,24 +113,25 @@ Range2d Iteration::XBlock(int64_t index) const {
 }
 
 void Iteration::LoadPart(const Range2d& range, float* tile) const {
-  const int64_t num_rows = std::max<int64_t>(
-      0, std::min(plan_.num_rows, range.row_end) - range.row_begin);
-  const int64_t num_cols = std::min(plan_.m, range.col_end) - range.col_begin;
-  const int64_t ld = range.cols();
-  if (num_rows < range.rows() || num_cols < ld) {
-    std::fill_n(tile, range.rows() * ld, 0.0F);
+  const Range2d inside = Inside(range);
+  const SplitBlock x = XPart(range);
+  if (inside.rows() < range.rows() || inside.cols() < range.cols()) {
+    std::fill_n(tile, range.cols(), 0.0F);
+    const Block<const float> zeros = {tile, 0, range.rows(), range.cols()};
+    ScaleSplitInto(zeros, 0, x);
   }
   const Block<const float>& in = matrix_.in;
   if (plan_.transposed) {
-    ScaleTransposedInto({in.data + range.col_begin * in.ld + range.row_begin,
-                         in.ld, num_cols, num_rows},
-                        matrix_.scale, tile, ld);
+    TransposeInto({in.data + range.col_begin * in.ld + range.row_begin, in.ld,
+                   inside.cols(), inside.rows()},
+                  tile, inside.cols());
+    ScaleSplitInto({tile, inside.cols(), inside.rows(), inside.cols()},
+                   matrix_.scale, x);
   } else {
-    ScaleInto({in.data + range.row_begin * in.ld + range.col_begin, in.ld,
-               num_rows, num_cols},
-              matrix_.scale, tile, ld);
+    ScaleSplitInto({in.data + range.row_begin * in.ld + range.col_begin, in.ld,
+                    inside.rows(), inside.cols()},
+                   matrix_.scale, x);
   }
-  SplitInto({tile, ld, range.rows(), ld}, XPart(range));
 }
 
 void Iteration::Load() {
@@ -218,33 +227,30 @@ void Iteration::FinishPart(const Range2d& range, const Block<float>& product,
   const SplitBlock x = XPart(range);
   if (num_left >= kNumRoundedSteps) {
     AddScaledSplit(x, Const(product), a);
-    return;
-  }
-  AddScaledTo(product, x.upper, x.ld, a);
-  if (num_left == 0) {
-    StoreResult(range, product);
-  } else {
+  } else if (num_left > 0) {
+    AddScaledTo(product, x.upper, x.ld, a);
     RoundInto(Const(product), x.upper, x.ld);
+  } else {
+    StoreResult(range, product, a);
   }
 }
 
-void Iteration::StoreResult(const Range2d& range,
-                            const Block<float>& result) const {
-  const int64_t num_rows =
-      std::min(plan_.num_rows, range.row_end) - range.row_begin;
-  if (num_rows <= 0) {
-    return;
-  }
-  const Block<const float> from = {
-      result.data, result.ld, num_rows,
-      std::min(plan_.m, range.col_end) - range.col_begin};
+void Iteration::StoreResult(const Range2d& range, const Block<float>& product,
+                            float a) const {
+  const Range2d inside = Inside(range);
+  const SplitBlock x = XPart(range);
+  const Block<float> result = {product.data, product.ld, inside.rows(),
+                               inside.cols()};
   const Block<float>& out = matrix_.out;
   if (plan_.transposed) {
-    TransposeInto(from, out.data + range.col_begin * out.ld + range.row_begin,
+    AddScaledTo(result, x.upper, x.ld, a);
+    TransposeInto(Const(result),
+                  out.data + range.col_begin * out.ld + range.row_begin,
                   out.ld);
   } else {
-    CopyInto(from, out.data + range.row_begin * out.ld + range.col_begin,
-             out.ld);
+    AddScaledInto(Const(result), x.upper, x.ld, a,
+                  out.data + range.row_begin * out.ld + range.col_begin,
+                  out.ld);
   }
 }
 

@@ -220,4 +220,17 @@ void AddScaledTo(const Block<float>& product, const BF16* x, int64_t x_ld,
   AddScaledToLoop(product, x, x_ld, a);
 }
 
+MUONSTORE_SIMD
+void AddScaledInto(const Block<const float>& product, const BF16* x,
+                   int64_t x_ld, float a, float* out, int64_t out_ld) {
+  for (int64_t i = 0; i < product.rows; ++i) {
+    float* __restrict to = out + i * out_ld;
+    const float* __restrict sum = product.data + i * product.ld;
+    const BF16* __restrict from = x + i * x_ld;
+    for (int64_t j = 0; j < product.cols; ++j) {
+      to[j] = std::fma(a, ToFloat(from[j]), sum[j]);
+    }
+  }
+}
+
 }  // namespace muonstore

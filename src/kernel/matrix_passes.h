@@ -59,6 +59,9 @@ void AddScaledTo(const Block<float>& product, const float* x, int64_t x_ld,
                  float a);
 void AddScaledTo(const Block<float>& product, const BF16* x, int64_t x_ld,
                  float a);
+// out = a * x + product.
+void AddScaledInto(const Block<const float>& product, const BF16* x,
+                   int64_t x_ld, float a, float* out, int64_t out_ld);
 
 }  // namespace muonstore
 

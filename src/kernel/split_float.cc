@@ -23,13 +23,14 @@ MUONSTORE_INLINE float Join(BF16 upper, int16_t lower) {
 }  // namespace
 
 MUONSTORE_SIMD
-void SplitInto(const Block<const float>& in, const SplitBlock& out) {
+void ScaleSplitInto(const Block<const float>& in, double scale,
+                    const SplitBlock& out) {
   for (int64_t i = 0; i < in.rows; ++i) {
     const float* __restrict from = in.data + i * in.ld;
     BF16* __restrict upper = out.upper + i * out.ld;
     int16_t* __restrict lower = out.lower + i * out.ld;
     for (int64_t j = 0; j < in.cols; ++j) {
-      Split(from[j], upper + j, lower + j);
+      Split(static_cast<float>(from[j] * scale), upper + j, lower + j);
     }
   }
 }

@@ -23,7 +23,9 @@ struct SplitBlock {
   int64_t ld = 0;
 };
 
-void SplitInto(const Block<const float>& in, const SplitBlock& out);
+// in * scale, computed in double and rounded once to f32.
+void ScaleSplitInto(const Block<const float>& in, double scale,
+                    const SplitBlock& out);
 
 // x = a * x + product, in place.
 void AddScaledSplit(const SplitBlock& x, const Block<const float>& product,

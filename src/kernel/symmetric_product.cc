@@ -28,13 +28,9 @@ void MultiplyTriangle(const NewtonSchulzPlan& plan, const Gemm& gemm,
 }
 
 void MirrorRange(const Range2d& range, float* matrix, int64_t ld) {
-  // Rows of the block on the diagonal, if any: element by element.
   const int64_t square_end = std::min(range.row_end, range.col_end);
-  for (int64_t i = range.row_begin; i < square_end; ++i) {
-    for (int64_t j = range.col_begin; j < i; ++j) {
-      matrix[j * ld + i] = matrix[i * ld + j];
-    }
-  }
+  const int64_t side = std::max<int64_t>(0, square_end - range.row_begin);
+  MirrorSquare({matrix + range.row_begin * (ld + 1), ld, side, side});
   const int64_t below = std::max(range.row_begin, square_end);
   if (below < range.row_end) {
     TransposeInto(

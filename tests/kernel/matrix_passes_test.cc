@@ -1,6 +1,7 @@
 // The passes that move blocks across the diagonal, at every kind of edge.
 #include "src/kernel/matrix_passes.h"
 
+#include <cmath>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -61,6 +62,31 @@ TEST(MatrixPasses, RoundTransposedIsRoundAndTranspose) {
       }
       EXPECT_EQ(out[static_cast<size_t>(j * out_ld + rows)].bits, 0x7777);
     }
+  }
+}
+
+TEST(MatrixPasses, AddScaledRoundsOnceAndStaysInside) {
+  constexpr int64_t kRows = 3;
+  constexpr int64_t kCols = 21;
+  const std::vector<float> product = Numbered(kRows, kCols);
+  std::vector<BF16> x;
+  for (const float value : Numbered(kRows, kCols)) {
+    x.push_back({BF16FromFloat(value * 0.7F)});
+  }
+  std::vector<float> out(kRows * (kCols + 1), kGuard);
+  std::vector<float> in_place = product;
+  AddScaledInto({product.data(), kCols, kRows, kCols}, x.data(), kCols, 3.4F,
+                out.data(), kCols + 1);
+  AddScaledTo({in_place.data(), kCols, kRows, kCols}, x.data(), kCols, 3.4F);
+  for (int64_t i = 0; i < kRows; ++i) {
+    for (int64_t j = 0; j < kCols; ++j) {
+      const auto at = static_cast<size_t>(i * kCols + j);
+      const float expected =
+          std::fma(3.4F, FloatFromBF16(x[at].bits), product[at]);
+      EXPECT_EQ(in_place[at], expected);
+      EXPECT_EQ(out[static_cast<size_t>(i * (kCols + 1) + j)], expected);
+    }
+    EXPECT_EQ(out[static_cast<size_t>(i * (kCols + 1) + kCols)], kGuard);
   }
 }
 

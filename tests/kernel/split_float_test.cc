@@ -58,7 +58,7 @@ void ForEach(const Body& body) {
 TEST(SplitFloat, LosesNothingAndRoundsToNearest) {
   const std::vector<float> values = Values();
   Halves halves;
-  SplitInto({values.data(), kCols, kRows, kCols}, halves.view());
+  ScaleSplitInto({values.data(), kCols, kRows, kCols}, 1, halves.view());
   ForEach([&](size_t from, size_t to) {
     EXPECT_EQ(std::bit_cast<uint32_t>(halves.at(to)),
               std::bit_cast<uint32_t>(values[from]));
@@ -69,12 +69,23 @@ TEST(SplitFloat, LosesNothingAndRoundsToNearest) {
   });
 }
 
+TEST(SplitFloat, ScalesInDouble) {
+  std::vector<float> values = Values();
+  for (float& value : values) value *= 0x1p-80F;
+  Halves halves;
+  const double scale = 0x1.23456789p100;
+  ScaleSplitInto({values.data(), kCols, kRows, kCols}, scale, halves.view());
+  ForEach([&](size_t from, size_t to) {
+    EXPECT_EQ(halves.at(to), static_cast<float>(values[from] * scale));
+  });
+}
+
 TEST(SplitFloat, AddsAsF32DoesAndWritesNothingElse) {
   const std::vector<float> values = Values();
   std::vector<float> product = Values();
   for (float& value : product) value = 0.7F - value;
   Halves halves;
-  SplitInto({values.data(), kCols, kRows, kCols}, halves.view());
+  ScaleSplitInto({values.data(), kCols, kRows, kCols}, 1, halves.view());
   AddScaledSplit(halves.view(), {product.data(), kCols, kRows, kCols}, 3.4445F);
   ForEach([&](size_t from, size_t to) {
     EXPECT_EQ(halves.at(to), std::fma(3.4445F, values[from], product[from]));
