@@ -39,7 +39,8 @@ namespace muonstore {
 namespace {
 
 double Now() {
-  const char* clock = std::getenv("MUONSTORE_BENCHMARK_CLOCK");
+  const char* clock = std::getenv(  // NOLINT(concurrency-mt-unsafe)
+      "MUONSTORE_BENCHMARK_CLOCK");
   const bool cpu = clock != nullptr && std::string(clock) == "cpu";
   timespec time = {};
   clock_gettime(cpu ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);

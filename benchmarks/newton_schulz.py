@@ -34,6 +34,9 @@ SHAPES = ("1x768x768,1x768x3072,1x1024x1024,1x1024x4096,1x2048x2048,"
           "16x128x4096")
 OURS = [("auto", "f32"), ("standard", "f32"), ("auto", "bf16"),
         ("standard", "bf16")]
+HEAD = ("| shape | asked for | form | ms a matrix | torch f32 / it | torch bf16 / "
+        "it | GFLOP/s | of peak | error, Gaussian | condition 1e4 | rank 4 | "
+        "spike |\n" + "|---" * 12 + "|")
 TORCH = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -76,6 +79,8 @@ def inputs(shape):
 class Ours:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
+        self.products = ""
+        self.peak = {"f32": 0, "bf16": 0}  # GFLOP/s, the best so far.
         self.environment = dict(os.environ)
         if args.isa:
             self.environment["ONEDNN_MAX_CPU_ISA"] = args.isa
@@ -87,9 +92,10 @@ class Ours:
                               check=True, capture_output=True, text=True,
                               env=self.environment).stdout.splitlines()
 
-    def peak(self):
-        name, f32, bf16 = self.run("peak", self.args.threads)
-        return name, {"f32": float(f32), "bf16": float(bf16)}
+    def measure_peak(self):
+        self.products, f32, bf16 = self.run("peak", self.args.threads)
+        for kind, rate in (("f32", f32), ("bf16", bf16)):
+            self.peak[kind] = max(self.peak[kind], float(rate))
 
     def __call__(self, matrix, form, precision, repeats=3):
         """The best seconds, the form that ran, its operations, the result."""
@@ -122,6 +128,7 @@ def time_all(args, ours, matrix):
         best[key] = min(best.get(key, seconds), seconds)
 
     for _ in range(args.rounds):
+        ours.measure_peak()
         for precision, dtype in TORCH.items():
             note(("torch", "standard", precision),
                  time_torch(args, matrix, dtype))
@@ -130,12 +137,9 @@ def time_all(args, ours, matrix):
     return best
 
 
-def errors(ours, matrices, whose, form, precision):
+def errors(ours, references, whose, form, precision):
     found = {}
-    for name, matrix in matrices.items():
-        # One matrix of a batch tells as much as all.
-        matrix = matrix[:1]
-        expected = newton_schulz(matrix, torch.float64)
+    for name, (matrix, expected) in references.items():
         result = (ours(matrix, form, precision, 0)[3] if whose == "ours"
                   else newton_schulz(matrix, TORCH[precision]))
         found[name] = float((result.double() - expected).norm()
@@ -143,18 +147,19 @@ def errors(ours, matrices, whose, form, precision):
     return found
 
 
-def compare(args, ours, shape, peak):
+def compare(args, ours, shape):
     torch.manual_seed(1)
     matrices = inputs(shape)
     best = time_all(args, ours, matrices["gaussian"])
+    # Of a batch one matrix tells as much as all.
+    references = {name: (matrix[:1], newton_schulz(matrix[:1], torch.float64))
+                  for name, matrix in matrices.items()}
     rows = []
     for (whose, form, precision), seconds in best.items():
         batch, n, m = shape[0], min(shape[1:]), max(shape[1:])
         flops, ran = batch * (20 * n * n * m + 10 * n ** 3), form
         if whose == "ours":
             _, ran, flops, _ = ours(matrices["gaussian"], form, precision, 0)
-        # The gram form of the bf16 class multiplies in f32.
-        kind = "f32" if ran == "gram" else precision
         rows.append({
             "shape": shape, "whose": whose, "asked": form, "form": ran,
             "precision": precision, "ms_a_matrix": 1e3 * seconds / batch,
@@ -163,20 +168,20 @@ def compare(args, ours, shape, peak):
             "torch_bf16_over_it":
                 best[("torch", "standard", "bf16")] / seconds,
             "gflops": flops / seconds / 1e9,
-            "of_peak": flops / seconds / 1e9 / peak[kind] if peak[kind] else
-                       None,
-            "errors": errors(ours, matrices, whose, form, precision)})
+            # The gram form of the bf16 class multiplies in f32.
+            "operands": "f32" if ran == "gram" else precision,
+            "errors": errors(ours, references, whose, form, precision)})
     return rows
 
 
-def line(row):
-    peak = "" if row["of_peak"] is None else f"{row['of_peak']:.2f}"
+def line(row, peak):
+    share = peak[row["operands"]] and row["gflops"] / peak[row["operands"]]
     numbers = " | ".join(f"{e:.1e}" for e in row["errors"].values())
     return (f"| {'x'.join(map(str, row['shape']))} | {row['whose']} "
             f"{row['precision']}, {row['asked']} | {row['form']} | "
             f"{row['ms_a_matrix']:.2f} | {row['torch_f32_over_it']:.2f} | "
-            f"{row['torch_bf16_over_it']:.2f} | {row['gflops']:.0f} | {peak} | "
-            f"{numbers} |")
+            f"{row['torch_bf16_over_it']:.2f} | {row['gflops']:.0f} | "
+            f"{share:.2f} | {numbers} |")
 
 
 def parse_arguments():
@@ -201,23 +206,22 @@ def main():
     torch.set_num_threads(args.threads)
     with tempfile.TemporaryDirectory() as folder:
         ours = Ours(args, folder)
-        name, peak = ours.peak()
-        print(f"{name}, torch {torch.__version__}, {args.threads} thread(s); "
-              f"products alone: f32 {peak['f32']:.0f}, bf16 {peak['bf16']:.0f} "
-              "GFLOP/s\n\n| shape | asked for | form | ms a matrix | torch f32 /"
-              " it | torch bf16 / it | GFLOP/s | of peak | error, Gaussian | "
-              "condition 1e4 | rank 4 | spike |\n" + "|---" * 12 + "|")
         rows = []
-        for shape in args.shapes.split(","):
-            for row in compare(args, ours, tuple(map(int, shape.split("x"))),
-                               peak):
-                rows.append(row)
-                print(line(row), flush=True)
+        for i, shape in enumerate(args.shapes.split(",")):
+            found = compare(args, ours, tuple(map(int, shape.split("x"))))
+            if i == 0:
+                print(f"{ours.products}, torch {torch.__version__}, "
+                      f"{args.threads} thread(s)\n\n{HEAD}")
+            for row in found:
+                print(line(row, ours.peak), flush=True)
+            rows += found
+    print(f"\nProducts alone: f32 {ours.peak['f32']:.0f}, bf16 "
+          f"{ours.peak['bf16']:.0f} GFLOP/s")
     if args.json:
         with open(args.json, "w") as file:
-            json.dump({"products": name, "torch": torch.__version__,
+            json.dump({"products": ours.products, "torch": torch.__version__,
                        "threads": args.threads, "cpu_time": args.cpu_time,
-                       "peak_gflops": peak, "rows": rows}, file, indent=1)
+                       "peak_gflops": ours.peak, "rows": rows}, file, indent=1)
 
 
 if __name__ == "__main__":

@@ -110,8 +110,9 @@ NewtonSchulzScratch TakeScratch(const NewtonSchulzPlan& plan, Carver* carver) {
 
 // Columns of X that are multiplied at a time: as operand they take up to 1 MiB.
 int64_t BF16PanelCols(const NewtonSchulzPlan& plan) {
+  constexpr int64_t kMaxElements = int64_t{1} << 19;
   int64_t cols = 512;
-  while (cols > kPackedCols && cols * plan.n > 1024 * 512) cols /= 2;
+  while (cols > kPackedCols && cols * plan.n > kMaxElements) cols /= 2;
   return std::min(cols, plan.x_panels.width);
 }
 
