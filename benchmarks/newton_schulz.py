@@ -184,7 +184,7 @@ def line(row, peak):
             f"{share:.2f} | {numbers} |")
 
 
-def parse_arguments():
+def parse_arguments(words=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("benchmark", nargs="?", default=(
@@ -195,7 +195,7 @@ def parse_arguments():
     parser.add_argument("--isa")
     parser.add_argument("--cpu-time", action="store_true")
     parser.add_argument("--json", help="also write the figures here")
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     if args.cpu_time:
         args.threads = 1
     return args
