@@ -1,6 +1,7 @@
 // The plug-in's device over the fake driver.
 #include <cmath>
 #include <limits>
+#include <ostream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -109,6 +110,10 @@ TEST(CudaDevice, RefusesOptionsThatMakeNoSense) {
 struct Accuracy {
   NewtonSchulzOptions options;
   double largest_error = 0;
+
+  friend void PrintTo(const Accuracy& accuracy, std::ostream* out) {
+    *out << "errors up to " << accuracy.largest_error;
+  }
 };
 
 class CudaAccuracyTest : public testing::TestWithParam<Accuracy> {};

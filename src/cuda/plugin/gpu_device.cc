@@ -29,6 +29,8 @@ class Registration : public IoMemory, public Owner {
       : Owner(api), memory_(memory) {
     report_.total_bytes = report_.registered_bytes = memory.size();
   }
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
   ~Registration() override { api_.cudaHostUnregister(memory_.data()); }
   const IoMemoryReport& report() const override { return report_; }
 
@@ -54,9 +56,11 @@ class GpuDevice : public CudaDevice {
         down_(api_),
         blas_memory_(api_, budget_, BlasBytes(budget_.limit_bytes)),
         blas_(api_, compute_, blas_memory_) {}
+  GpuDevice(const GpuDevice&) = delete;
+  GpuDevice& operator=(const GpuDevice&) = delete;
   ~GpuDevice() override {
     try {
-      Drain();
+      SynchronizeAll();
     } catch (const std::exception&) {
       // Memory goes all the same.
     }
@@ -85,7 +89,7 @@ class GpuDevice : public CudaDevice {
                       void* stream) override;
   PendingPtr Upload(void* to, std::span<const std::byte> from,
                     void* stream) override;
-  void Drain() override;
+  void Drain() override { SynchronizeAll(); }
 
  private:
   // Makes the GPU the calling thread's, and starts CUDA on it.
@@ -108,6 +112,7 @@ class GpuDevice : public CudaDevice {
                               const std::function<void()>& work);
   void Copy(void* to, const void* from, uint64_t size, int kind,
             const Stream& stream) const;
+  void SynchronizeAll();
   void ReserveWorkspace(const DeviceMatrices& matrices);
   static void RequireRoom(uint64_t size_bytes, const DeviceBuffer& buffer);
 
@@ -247,23 +252,23 @@ void GpuDevice::ReserveWorkspace(const DeviceMatrices& matrices) {
   workspace_ = std::make_unique<DeviceMemory>(api_, budget_, size);
 }
 
-PendingPtr GpuDevice::Orthogonalize(DeviceBuffer& of,
+PendingPtr GpuDevice::Orthogonalize(DeviceBuffer& buffer,
                                     const DeviceMatrices& matrices) {
   Enter();
-  auto& buffer = static_cast<GpuBuffer&>(of);
+  auto& own = static_cast<GpuBuffer&>(buffer);
   const auto count =
       static_cast<uint64_t>(matrices.batch * matrices.rows * matrices.cols);
-  RequireRoom(count * sizeof(float), of);
+  RequireRoom(count * sizeof(float), buffer);
   ReserveWorkspace(matrices);
   BatchSums sums;
   if (count > 0) {
-    sums = {.memory = buffer.TakeSums(matrices.batch), .matrices = matrices};
+    sums = {.memory = own.TakeSums(matrices.batch), .matrices = matrices};
   }
-  return StartOn(buffer, compute_, sums, [&] {
+  return StartOn(own, compute_, sums, [&] {
     if (count == 0) return;
     EnqueueNewtonSchulz(
         {api_, options_.newton_schulz, kernels_, blas_, compute_},
-        reinterpret_cast<float*>(buffer.data()), matrices,
+        reinterpret_cast<float*>(own.data()), matrices,
         {workspace_->data(), workspace_->size_bytes()},
         {reinterpret_cast<double*>(sums.memory->bytes().data()),
          static_cast<size_t>(matrices.batch)});
@@ -288,7 +293,7 @@ PendingPtr GpuDevice::Upload(void* to, std::span<const std::byte> from,
   });
 }
 
-void GpuDevice::Drain() {
+void GpuDevice::SynchronizeAll() {
   // All of it, also when the first one fails.
   const int chosen = api_.cudaSetDevice(options_.device);
   const int up = api_.cudaStreamSynchronize(up_.handle());

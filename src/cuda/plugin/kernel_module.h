@@ -35,6 +35,8 @@ std::string_view KernelSource();
 class KernelModule : public Owner {
  public:
   KernelModule(const Api& api, const std::string& nvrtc_library);
+  KernelModule(const KernelModule&) = delete;
+  KernelModule& operator=(const KernelModule&) = delete;
   ~KernelModule();
 
   // `threads` in each of `batch` rows of the grid, as far as a grid goes: the

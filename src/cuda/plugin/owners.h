@@ -30,6 +30,8 @@ class Owner {
 class Stream : public Owner {
  public:
   explicit Stream(const Api& api);
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
   ~Stream();
   Handle handle() const { return handle_; }
   void Synchronize() const;
@@ -42,6 +44,8 @@ class Stream : public Owner {
 class Event : public Owner {
  public:
   explicit Event(const Api& api);
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
   ~Event();
   Handle handle() const { return handle_; }
 
@@ -65,6 +69,8 @@ struct MemoryBudget {
 class DeviceMemory : public Owner {
  public:
   DeviceMemory(const Api& api, MemoryBudget& budget, uint64_t size_bytes);
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
   ~DeviceMemory();
   std::byte* data() const { return static_cast<std::byte*>(data_); }
   uint64_t size_bytes() const { return size_bytes_; }
@@ -79,6 +85,8 @@ class DeviceMemory : public Owner {
 class PinnedMemory : public Owner {
  public:
   PinnedMemory(const Api& api, uint64_t size_bytes);
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
   ~PinnedMemory();
   std::span<std::byte> bytes() const {
     return {static_cast<std::byte*>(data_), size_bytes_};
@@ -93,6 +101,8 @@ class Blas : public Owner {
  public:
   // Works on `stream`, in `workspace`; both outlive it.
   Blas(const Api& api, const Stream& stream, const DeviceMemory& workspace);
+  Blas(const Blas&) = delete;
+  Blas& operator=(const Blas&) = delete;
   ~Blas();
   Handle handle() const { return handle_; }
 

@@ -29,6 +29,8 @@ class Work : public Pending {
  public:
   // `sums.memory` may be null: nothing to check.
   Work(const Api& api, std::shared_ptr<Event> event, BatchSums sums);
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
   ~Work() override;
   void Wait() override;
   bool done() const override;
@@ -46,6 +48,8 @@ class Work : public Pending {
 class GpuBuffer : public DeviceBuffer {
  public:
   GpuBuffer(const Api& api, MemoryBudget& budget, uint64_t size_bytes);
+  GpuBuffer(const GpuBuffer&) = delete;
+  GpuBuffer& operator=(const GpuBuffer&) = delete;
   ~GpuBuffer() override;
   uint64_t size_bytes() const override { return memory_.size_bytes(); }
   std::byte* data() const { return memory_.data(); }
