@@ -13,6 +13,9 @@ int64_t ResumeRun(const Flags& flags, muonstore::StateStore& store) {
       muonstore::Resume(store, flags.checkpoints.resume);
   const int64_t num_steps = store.record().steps + store.record().skipped_steps;
   if (*flags.rank == 0) {
+    for (const muonstore::PassedOverTag& tag : report.passed_over) {
+      std::printf("passed over %s: %s\n", tag.tag.c_str(), tag.reason.c_str());
+    }
     std::printf("resumed from %s/%s after step %lld\n",
                 flags.checkpoints.resume.c_str(), report.tag.c_str(),
                 static_cast<long long>(num_steps));

@@ -32,15 +32,22 @@ void Curve::Add(const Point& point) {
               on_terminal_ ? "" : "\n");
   std::fflush(stdout);
   if (csv_.is_open()) {
+    // A run that is killed keeps its curve so far.
     csv_ << step_ << ',' << point.loss << ',' << point.norm << ',' << seconds
-         << '\n';
+         << std::endl;
   }
 }
 
 void Curve::Finish() {
-  std::printf("%s%lld steps in %.1f s: loss %.4f -> %.4f\n",
-              on_terminal_ ? "\n" : "", static_cast<long long>(num_added_),
-              Seconds(), first_loss_, last_loss_);
+  if (num_added_ == 0) {
+    std::printf("no step to do: the run is at step %lld of %lld\n",
+                static_cast<long long>(step_),
+                static_cast<long long>(num_steps_));
+  } else {
+    std::printf("%s%lld steps in %.1f s: loss %.4f -> %.4f\n",
+                on_terminal_ ? "\n" : "", static_cast<long long>(num_added_),
+                Seconds(), first_loss_, last_loss_);
+  }
   if (!csv_.is_open()) return;
   csv_.close();
   if (!csv_) throw std::runtime_error("the CSV file could not be written");

@@ -71,7 +71,7 @@ void FitIntoBudget(const TierFlags& flags, Specs specs, const Partitioning& cut,
     throw std::runtime_error(
         "the compute weights alone take " + std::to_string(memory) +
         " bytes of memory on a rank, more than --memory-budget: use more "
-        "ranks, or stage 3");
+        "ranks, or --grad-dtype bf16");
   }
 }
 
