@@ -158,6 +158,25 @@ std::vector<std::byte> Draft::Report(int32_t rank) const {
   return report;
 }
 
+void Draft::TakeReports(const TagWriter& tag,
+                        std::span<const std::vector<std::byte>> reports) {
+  for (size_t i = 0; i < reports.size(); ++i) {
+    const auto rank = static_cast<int32_t>(i);
+    TakeReport(rank, reports[i]);
+    const std::string path =
+        StrCat(tag.directory(), "/", RankFileName(rank, tag.save_id()));
+    const auto status = tag.fs().Stat(path);
+    const uint64_t size = plan_.manifest.files[i].size_bytes;
+    if (status && status->size_bytes == size) continue;
+    throw Error(ErrorCode::kUnavailable,
+                StrCat("rank 0 does not see the file that rank ", rank,
+                       " wrote; the root must be one folder for all ranks"),
+                {.file = path,
+                 .expected = StrCat(size, " bytes"),
+                 .found = status ? StrCat(status->size_bytes) : "none"});
+  }
+}
+
 void Draft::TakeReport(int32_t rank, std::span<const std::byte> report) {
   if (report.size() != ReportBytes(rank)) {
     throw Error(ErrorCode::kDataLoss,

@@ -50,13 +50,17 @@ class Draft {
   // What the closed writer of a rank found out, of a size that all know.
   size_t ReportBytes(int32_t rank) const;
   std::vector<std::byte> Report(int32_t rank) const;
-  void TakeReport(int32_t rank, std::span<const std::byte> report);
+  // By rank. Error(kUnavailable) where the one who commits does not see a
+  // rank's file in the size that the rank reports.
+  void TakeReports(const TagWriter& tag,
+                   std::span<const std::vector<std::byte>> reports);
 
   // Once every rank's file is complete: the checksums, what is carried (null:
   // nothing), the view and the staged manifest, all durable.
   void WriteRest(const TagWriter& tag, const torchfile::CarriedState* carried);
 
  private:
+  void TakeReport(int32_t rank, std::span<const std::byte> report);
   std::string SegmentName(size_t segment) const;
   FileDigest WriteView(const TagWriter& tag) const;
 

@@ -37,10 +37,6 @@ std::string LiveSave::path() const {
   return StrCat(options_.root, "/", options_.tag);
 }
 
-std::string LiveSave::FileName(int32_t rank) const {
-  return StrCat(path(), "/", native::RankFileName(rank, save_id_));
-}
-
 std::string LiveSave::Open() {
   root_.emplace(fs_, options_.root);
   save_id_ = native::NewSaveId();
@@ -77,8 +73,10 @@ std::vector<LiveSegment> LiveSave::segments() const {
 void LiveSave::Write(
     std::span<const std::span<const std::byte>> buffers,
     const std::function<void(uint64_t done, uint64_t total)>& tell) {
-  auto created = fs_->CreateDirectFile(FileName(rank_));
-  file_ = FileName(rank_);
+  const std::string name =
+      StrCat(path(), "/", native::RankFileName(rank_, save_id_));
+  auto created = fs_->CreateDirectFile(name);
+  file_ = name;
   const auto writer = draft_->MakeWriter(rank_, std::move(created));
   const uint64_t total = PayloadBytes(writer->segments());
   uint64_t done = 0;
@@ -102,25 +100,9 @@ std::vector<std::byte> LiveSave::Report() {
   return draft_->Report(rank_);
 }
 
-void LiveSave::TakeReport(int32_t rank, std::span<const std::byte> report) {
-  draft_->TakeReport(rank, report);
-  const auto status = fs_->Stat(FileName(rank));
-  const uint64_t size =
-      draft_->manifest().files[static_cast<size_t>(rank)].size_bytes;
-  if (status && status->size_bytes == size) return;
-  throw Error(ErrorCode::kUnavailable,
-              StrCat("rank 0 does not see the file that rank ", rank,
-                     " wrote; the root must be one folder for all ranks"),
-              {.file = FileName(rank),
-               .expected = StrCat(size, " bytes"),
-               .found = status ? StrCat(status->size_bytes) : "none"});
-}
-
 void LiveSave::Commit(const std::vector<std::vector<std::byte>>& reports,
                       const std::vector<std::string>& carried) {
-  for (size_t rank = 0; rank < reports.size(); ++rank) {
-    TakeReport(static_cast<int32_t>(rank), reports[rank]);
-  }
+  draft_->TakeReports(*tag_, reports);
   const native::NativeCarriedState values(fs_, carried);
   draft_->WriteRest(*tag_, carried.empty() ? nullptr : &values);
   std::unique_ptr<os::StagedFile> latest;

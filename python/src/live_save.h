@@ -74,8 +74,6 @@ class LiveSave {
   std::vector<std::string> notes() const;
 
  private:
-  std::string FileName(int32_t rank) const;
-  void TakeReport(int32_t rank, std::span<const std::byte> report);
   void RemoveOwnFile();
 
   std::shared_ptr<FileSystem> fs_;

@@ -223,26 +223,8 @@ void SaveJob::GatherReports(Communicator& ranks) {
   ranks.Exchange(plan)->Wait();
 }
 
-void SaveJob::TakeReports() {
-  for (size_t peer = 0; peer < reports_.size(); ++peer) {
-    const auto rank = static_cast<int32_t>(peer);
-    draft_->TakeReport(rank, reports_[peer]);
-    const std::string path = OwnFileName(request_, rank, save_id_);
-    const auto status = request_.fs->Stat(path);
-    const uint64_t size = draft_->manifest().files[peer].size_bytes;
-    if (!status || status->size_bytes != size) {
-      throw Error(ErrorCode::kUnavailable,
-                  StrCat("rank 0 does not see the file that rank ", rank,
-                         " wrote; the root must be one folder for all ranks"),
-                  {.file = path,
-                   .expected = StrCat(size, " bytes"),
-                   .found = status ? StrCat(status->size_bytes) : "none"});
-    }
-  }
-}
-
 void SaveJob::Commit(const StopFlag& stop, SaveReport& report) {
-  TakeReports();
+  draft_->TakeReports(*tag_, reports_);
   draft_->WriteRest(*tag_, nullptr);
   std::unique_ptr<os::StagedFile> latest;
   if (request_.options.set_latest) {

@@ -51,7 +51,6 @@ class SaveJob {
   void WriteSegment(native::RankWriter& writer, size_t segment, size_t pinned,
                     const StopFlag& stop);
   void GatherReports(Communicator& ranks);
-  void TakeReports();
   void Commit(const StopFlag& stop, SaveReport& report);
   [[noreturn]] void Abandon(Communicator& ranks, const Error& error);
   void RemoveOwnFile();
