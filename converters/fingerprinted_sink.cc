@@ -50,35 +50,6 @@ bool IsFingerprintName(const std::string& file_name) {
   return file_name.ends_with(kSuffix);
 }
 
-std::optional<std::string> TakeFingerprint(os::OutputRoot& root,
-                                           const std::string& tag) {
-  FileSystem& fs = root.fs();
-  const std::string path = StrCat(root.path(), "/", FingerprintName(tag));
-  const auto status = fs.Stat(path);
-  if (!status) return std::nullopt;
-  std::string text;
-  if (status->type == FileType::kRegular) {
-    text = ReadSmallFile(fs, path, status->size_bytes);
-  }
-  fs.Remove(path);
-  fs.SyncDirectory(root.path());
-  return text;
-}
-
-void PutFingerprintBack(os::OutputRoot& root, const std::string& tag,
-                        const std::optional<std::string>& fingerprint) {
-  if (!fingerprint) return;
-  try {
-    os::StagedFile file(root, FingerprintName(tag));
-    file.Write(std::as_bytes(std::span(*fingerprint)));
-    file.Finish();
-    file.Commit();
-  } catch (const Error&) {
-    // The tag is whole without it.
-    return;
-  }
-}
-
 FingerprintedSink::FingerprintedSink(std::unique_ptr<CheckpointSink> sink,
                                      const Checkpoint& source,
                                      os::OutputRoot& root,
@@ -109,14 +80,9 @@ void FingerprintedSink::Finish() {
 void FingerprintedSink::Commit() {
   Finish();
   // The old one must not stand beside the new tag.
-  const auto before = TakeFingerprint(root_, tag_);
-  try {
-    sink_->Commit();
-  } catch (...) {
-    file_.reset();
-    PutFingerprintBack(root_, tag_, before);
-    throw;
-  }
+  os::SetAside before(root_, FingerprintName(tag_));
+  sink_->Commit();
+  before.Drop();
   file_->Commit();
 }
 

@@ -27,14 +27,6 @@ std::string FingerprintName(const std::string& tag);
 bool IsFingerprintName(const std::string& file_name);
 
 // Before a tag is replaced: its fingerprint goes, where it has one.
-// What it held: it is of the tag that is about to be replaced.
-std::optional<std::string> TakeFingerprint(os::OutputRoot& root,
-                                           const std::string& tag);
-// Where that failed and the tag stays. Never throws: what failed is the error
-// to tell.
-void PutFingerprintBack(os::OutputRoot& root, const std::string& tag,
-                        const std::optional<std::string>& fingerprint);
-
 class FingerprintedSink final : public CheckpointSink {
  public:
   FingerprintedSink(std::unique_ptr<CheckpointSink> sink,

@@ -190,6 +190,42 @@ void StagedFile::Commit() {
   root_.fs().SyncDirectory(root_.path());
 }
 
+SetAside::SetAside(OutputRoot& root, const std::string& name)
+    : root_(root), path_(Join(root.path(), name)) {
+  FileSystem& fs = root.fs();
+  const bool is_link = fs.ReadLink(path_).has_value();
+  const auto status = is_link ? std::nullopt : fs.Stat(path_);
+  if (!is_link && !status) return;
+  if (status && status->type != FileType::kRegular) {
+    throw Error(ErrorCode::kUnavailable, "cannot be put aside: it is no file",
+                {.file = path_});
+  }
+  const std::string aside =
+      Join(root.path(), HiddenName(name + ".before", kPartialSuffix));
+  fs.Rename(path_, aside);
+  aside_ = aside;
+  fs.SyncDirectory(root.path());
+}
+
+SetAside::~SetAside() {
+  if (aside_.empty()) return;
+  try {
+    root_.fs().Rename(aside_, path_);
+    root_.fs().SyncDirectory(root_.path());
+  } catch (const Error&) {
+    // What failed before that is the error to tell.
+  }
+}
+
+void SetAside::Drop() {
+  if (aside_.empty()) return;
+  try {
+    root_.fs().Remove(std::exchange(aside_, ""));
+  } catch (const Error&) {
+    // The next writer into this root removes it.
+  }
+}
+
 std::unique_ptr<StagedFile> StageLatest(OutputRoot& root,
                                         const std::string& tag) {
   auto latest = std::make_unique<StagedFile>(root, "latest");

@@ -85,6 +85,25 @@ class StagedFile {
   std::unique_ptr<WritableFile> file_;
 };
 
+// A file of the root, if it is there, put out of the way of what replaces it.
+// What a crash leaves of it the next writer removes.
+class SetAside {
+ public:
+  // Durable. Error(kUnavailable) where `name` is there and is no file.
+  SetAside(OutputRoot& root, const std::string& name);
+  // Puts it back, unless it was dropped.
+  ~SetAside();
+  SetAside(const SetAside&) = delete;
+  SetAside& operator=(const SetAside&) = delete;
+
+  void Drop();
+
+ private:
+  OutputRoot& root_;
+  std::string path_;
+  std::string aside_;  // Empty: there is nothing to put back.
+};
+
 // `latest`, to be committed.
 std::unique_ptr<StagedFile> StageLatest(OutputRoot& root,
                                         const std::string& tag);

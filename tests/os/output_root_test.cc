@@ -255,6 +255,26 @@ TEST_F(OutputRootTest, RefusesALinkInTheTagsPlace) {
   EXPECT_TRUE(stdfs::is_symlink(scratch_ / "root/best"));
 }
 
+TEST_F(OutputRootTest, WhatIsSetAsideComesBackUnlessItIsDropped) {
+  OutputRoot root(fs_, Path("root"));
+  WriteBytes(scratch_ / "root/f", "old");
+  {
+    const SetAside aside(root, "f");
+    EXPECT_FALSE(stdfs::exists(scratch_ / "root/f"));
+  }
+  EXPECT_EQ(ReadBytes(scratch_ / "root/f"), "old");
+  {
+    SetAside aside(root, "f");
+    aside.Drop();
+  }
+  EXPECT_FALSE(stdfs::exists(scratch_ / "root/f"));
+  { const SetAside nothing(root, "f"); }
+  EXPECT_FALSE(stdfs::exists(scratch_ / "root/f"));
+  stdfs::create_directory(scratch_ / "root/f");
+  EXPECT_THROW(SetAside(root, "f"), Error);
+  EXPECT_TRUE(stdfs::exists(scratch_ / "root/f"));
+}
+
 class NoLocks final : public ForwardingFileSystem {
  public:
   NoLocks() : ForwardingFileSystem(PosixFileSystem()) {}

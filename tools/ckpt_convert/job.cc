@@ -203,7 +203,7 @@ class Job {
                              (options_.set_latest || !HasLatest());
     std::unique_ptr<os::StagedFile> latest;
     std::optional<StagedCarry> carry;
-    std::optional<std::string> fingerprint;
+    std::optional<os::SetAside> fingerprint;
     ConvertOptions work = Work("writing");
     work.before_commit = [&] {
       if (options_.verify) Compare(sink);
@@ -211,17 +211,13 @@ class Job {
         carry.emplace(root, out_.extras, watch_.check);
       }
       if (sets_latest) latest = os::StageLatest(root, out_.places.tag);
-      // A sink with a fingerprint of its own does so itself.
-      if (options_.overwrite) {
-        fingerprint = TakeFingerprint(root, out_.places.tag);
+      // DeepSpeed's sink, which has one of its own, does so itself.
+      if (options_.overwrite && out_.format != TargetFormat::kDeepSpeed) {
+        fingerprint.emplace(root, FingerprintName(out_.places.tag));
       }
     };
-    try {
-      AddLosses(Convert(*source_, sink, out_.plan, work));
-    } catch (...) {
-      PutFingerprintBack(root, out_.places.tag, fingerprint);
-      throw;
-    }
+    AddLosses(Convert(*source_, sink, out_.plan, work));
+    if (fingerprint) fingerprint->Drop();
     if (carry) out_.carried = carry->Commit();
     if (sets_latest) latest->Commit();
     out_.latest_written = sets_latest;
