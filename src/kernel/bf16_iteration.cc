@@ -19,14 +19,13 @@ namespace {
 
 class Iteration {
  public:
-  Iteration(const NewtonSchulzPlan& plan, const NewtonSchulzMatrix& matrix,
-            const NewtonSchulzWork& work, const Gemm& gemm, Team& team)
-      : plan_(plan),
-        matrix_(matrix),
-        work_(work),
-        gemm_(gemm),
-        team_(team),
-        buffers_(work.buffers) {}
+  explicit Iteration(const NewtonSchulzParts& parts)
+      : plan_(parts.plan),
+        matrix_(parts.matrix),
+        work_(parts.work),
+        gemm_(parts.gemm),
+        team_(parts.team),
+        buffers_(parts.work.buffers) {}
 
   void Load();
   // `num_left` steps follow.
@@ -284,12 +283,9 @@ void Iteration::Run(const FloatStep& step, size_t num_left) {
 
 }  // namespace
 
-void RunBF16NewtonSchulz(const NewtonSchulzPlan& plan,
-                         const std::vector<QuinticStep>& steps,
-                         const NewtonSchulzMatrix& matrix,
-                         const NewtonSchulzWork& work, const Gemm& gemm,
-                         Team& team) {
-  Iteration iteration(plan, matrix, work, gemm, team);
+void RunBF16NewtonSchulz(const NewtonSchulzParts& parts,
+                         const std::vector<QuinticStep>& steps) {
+  Iteration iteration(parts);
   iteration.Load();
   for (size_t i = 0; i < steps.size(); ++i) {
     iteration.Run(Rounded(steps[i]), steps.size() - i - 1);

@@ -9,14 +9,13 @@ namespace {
 
 class Iteration {
  public:
-  Iteration(const NewtonSchulzPlan& plan, const NewtonSchulzMatrix& matrix,
-            const NewtonSchulzWork& work, const Gemm& gemm, Team& team)
-      : plan_(plan),
-        matrix_(matrix),
-        work_(work),
-        gemm_(gemm),
-        team_(team),
-        buffers_(work.buffers) {}
+  explicit Iteration(const NewtonSchulzParts& parts)
+      : plan_(parts.plan),
+        matrix_(parts.matrix),
+        work_(parts.work),
+        gemm_(parts.gemm),
+        team_(parts.team),
+        buffers_(parts.work.buffers) {}
 
   void Load();
   void StandardStep(const FloatStep& step, bool last);
@@ -263,14 +262,11 @@ void Iteration::RunGram(const std::vector<QuinticStep>& steps) {
 
 }  // namespace
 
-void RunF32NewtonSchulz(const NewtonSchulzPlan& plan,
-                        const std::vector<QuinticStep>& steps,
-                        const NewtonSchulzMatrix& matrix,
-                        const NewtonSchulzWork& work, const Gemm& gemm,
-                        Team& team) {
-  Iteration iteration(plan, matrix, work, gemm, team);
+void RunF32NewtonSchulz(const NewtonSchulzParts& parts,
+                        const std::vector<QuinticStep>& steps) {
+  Iteration iteration(parts);
   iteration.Load();
-  if (plan.gram) {
+  if (parts.plan.gram) {
     iteration.RunGram(steps);
     return;
   }

@@ -80,7 +80,7 @@ void Orthogonalizer::Impl::Iterate(const NewtonSchulzPlan& plan,
                                    const NewtonSchulzMatrix& matrix,
                                    const NewtonSchulzWork& work, Team& team) {
   const auto run = plan.bf16 ? RunBF16NewtonSchulz : RunF32NewtonSchulz;
-  run(plan, options_.coefficients.steps, matrix, work, *gemm_, team);
+  run({plan, matrix, work, *gemm_, team}, options_.coefficients.steps);
 }
 
 void Orthogonalizer::Impl::RunByTeam(const NewtonSchulzMatrix& matrix) {

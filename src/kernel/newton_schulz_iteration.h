@@ -46,17 +46,20 @@ inline FloatStep Rounded(const QuinticStep& step) {
           static_cast<float>(step.c)};
 }
 
+// What an iteration works on, and with.
+struct NewtonSchulzParts {
+  const NewtonSchulzPlan& plan;
+  const NewtonSchulzMatrix& matrix;
+  const NewtonSchulzWork& work;
+  const Gemm& gemm;
+  Team& team;
+};
+
 // For plans without and with `bf16`.
-void RunF32NewtonSchulz(const NewtonSchulzPlan& plan,
-                        const std::vector<QuinticStep>& steps,
-                        const NewtonSchulzMatrix& matrix,
-                        const NewtonSchulzWork& work, const Gemm& gemm,
-                        Team& team);
-void RunBF16NewtonSchulz(const NewtonSchulzPlan& plan,
-                         const std::vector<QuinticStep>& steps,
-                         const NewtonSchulzMatrix& matrix,
-                         const NewtonSchulzWork& work, const Gemm& gemm,
-                         Team& team);
+void RunF32NewtonSchulz(const NewtonSchulzParts& parts,
+                        const std::vector<QuinticStep>& steps);
+void RunBF16NewtonSchulz(const NewtonSchulzParts& parts,
+                         const std::vector<QuinticStep>& steps);
 
 }  // namespace muonstore
 

@@ -59,7 +59,7 @@ void RunPlan(const NewtonSchulzPlan& plan, const NewtonSchulzOptions& options,
       .scratch = [&](int /*worker*/) { return scratch.data(); }};
   Team team = Team::Alone(0);
   const auto run = plan.bf16 ? RunBF16NewtonSchulz : RunF32NewtonSchulz;
-  run(plan, options.coefficients.steps, in_place, work, gemm, team);
+  run({plan, in_place, work, gemm, team}, options.coefficients.steps);
 }
 
 std::vector<std::pair<int64_t, int64_t>> Shapes() {
