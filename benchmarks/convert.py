@@ -28,7 +28,7 @@ import subprocess
 import sys
 import time
 
-from rows import PEER_PYTHON, ROOT, Row, has_peers, report
+from rows import PEER_PYTHON, ROOT, Row, has_peers, report, state_bytes
 
 MIB = 1 << 20
 TO_FP32 = """
@@ -48,9 +48,7 @@ def make_source(path, gib):
     subprocess.run([sys.executable, f"{ROOT}/scripts/make_large_checkpoint.py",
                     path, "--fill", "--ranks", "4", "--width", str(width),
                     "--tensors", str(3 + 6 * layers)], check=True)
-    return sum(os.path.getsize(os.path.join(folder, name))
-               for folder, _, names in os.walk(path) for name in names
-               if "optim_states" in name)
+    return state_bytes(path)
 
 
 def drop_caches():

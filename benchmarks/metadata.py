@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-from rows import ROOT, Row, report
+from rows import ROOT, Row, report, state_bytes
 
 # What, arguments of the generator, seconds that are good enough.
 CASES = [
@@ -39,12 +39,6 @@ def seconds_of(*command):
     return time.monotonic() - start
 
 
-def size_of(path):
-    return sum(os.path.getsize(os.path.join(folder, name))
-               for folder, _, names in os.walk(path) for name in names
-               if "optim_states" in name)
-
-
 def measure(a):
     """Yields rows."""
     path = os.path.join(a.scratch, "muonstore-benchmark-large")
@@ -53,7 +47,7 @@ def measure(a):
         subprocess.run(
             [sys.executable, f"{ROOT}/scripts/make_large_checkpoint.py", path,
              *flags], check=True)
-        note = f"{size_of(path) / 1e9:.0f} GB of state"
+        note = f"{state_bytes(path) / 1e9:.0f} GB of state"
         for command in ("list", "summary"):
             yield Row(f"ckpt-inspect {command}, {label}",
                       seconds_of(f"{a.bin}/ckpt-inspect", command, path),

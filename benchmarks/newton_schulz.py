@@ -27,8 +27,8 @@ import time
 
 import numpy as np
 import torch
+from rows import BENCHMARKS
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STEP = (3.4445, -4.7750, 2.0315)
 SHAPES = ("1x768x768,1x768x3072,1x1024x1024,1x1024x4096,1x2048x2048,"
           "16x128x4096")
@@ -187,8 +187,7 @@ def line(row, peak):
 def parse_arguments(words=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("benchmark", nargs="?", default=(
-        f"{ROOT}/build/release/benchmarks/kernel_benchmark"))
+    parser.add_argument("benchmark", nargs="?", default=f"{BENCHMARKS}/kernel_benchmark")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--shapes", default=SHAPES)

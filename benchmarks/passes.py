@@ -9,13 +9,12 @@ a = b + s c over three arrays, 16 bytes an element: what memory gives.
 """
 import argparse
 import json
-import os
 import subprocess
 import time
 
 import torch
+from rows import BENCHMARKS
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def time_fused_adamw(count, repeats):
@@ -53,8 +52,7 @@ def measure(program, threads, repeats, count, rounds=3):
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("benchmark", nargs="?", default=(
-        f"{ROOT}/build/release/benchmarks/kernel_benchmark"))
+    parser.add_argument("benchmark", nargs="?", default=f"{BENCHMARKS}/kernel_benchmark")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--elements", type=int, default=1 << 25)

@@ -50,6 +50,13 @@ def run(*command, env=None):
                           stdout=subprocess.PIPE, text=True).stdout
 
 
+def state_bytes(path):
+    """Of the optimizer files of a DeepSpeed checkpoint; holes count, too."""
+    return sum(os.path.getsize(os.path.join(folder, name))
+               for folder, _, names in os.walk(path) for name in names
+               if "optim_states" in name)
+
+
 def _cells(row):
     ratio = f"{row.ratio:.2f}" if row.ratio else ""
     goal = f"{row.goal:.2f}" if row.goal else ""
