@@ -5,7 +5,7 @@
 
 #include "muonstore/cuda.h"
 #include "tests/cuda/device_checks.h"
-#include "tests/cuda/step_run.h"
+#include "tests/executor/step_run.h"
 
 namespace muonstore {
 namespace {

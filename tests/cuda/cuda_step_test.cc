@@ -8,8 +8,8 @@
 #include "muonstore/error.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/cuda/fake_device.h"
-#include "tests/cuda/step_run.h"
 #include "tests/executor/step_model.h"
+#include "tests/executor/step_run.h"
 #include "tests/store/store_ranks.h"
 #include "tests/tensor/error_of.h"
 

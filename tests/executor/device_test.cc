@@ -8,6 +8,7 @@
 #include "muonstore/executor.h"
 #include "tests/executor/delaying_device.h"
 #include "tests/executor/step_model.h"
+#include "tests/executor/step_run.h"
 #include "tests/store/store_ranks.h"
 #include "tests/tensor/error_of.h"
 
@@ -15,54 +16,29 @@ namespace muonstore {
 namespace {
 
 using testutil::AccumulateAll;
-using testutil::AllState;
 using testutil::MakeDelayingDevice;
 using testutil::MakeStepStore;
+using testutil::ManyMatrices;
 using testutil::RunConnectedRanks;
 using testutil::StateBytes;
 using testutil::StepOptionsOf;
-
-// Many matrices of three shapes.
-std::vector<ParameterSpec> ManyMatrices() {
-  std::vector<ParameterSpec> model;
-  for (int i = 0; i < 24; ++i) {
-    model.push_back({.name = "w" + std::to_string(i),
-                     .shape = Shape({8 + 4 * (i % 3), 12})});
-  }
-  return model;
-}
-
-StateBytes StepOn(const std::shared_ptr<Communicator>& communicator,
-                  int32_t stage, ExecutorOptions options) {
-  const auto store =
-      MakeStepStore(communicator, {.stage = stage, .model = ManyMatrices()});
-  options.groups = StepOptionsOf(*store).groups;
-  OffloadExecutor executor(*store, options);
-  for (uint64_t step = 1; step <= 3; ++step) {
-    AccumulateAll(*store, executor, step);
-    executor.Step();
-  }
-  executor.Close();
-  StateBytes state = AllState(*store);
-  store->Close();
-  return state;
-}
+using testutil::StepRun;
 
 class DelayingDeviceTest
     : public ::testing::TestWithParam<std::tuple<int32_t, int32_t, bool>> {};
 
 TEST_P(DelayingDeviceTest, GivesTheHostsBits) {
   const auto [stage, num_ranks, overlap] = GetParam();
-  const StateBytes reference = StepOn(MakeSingleCommunicator(), 2, {});
+  const StateBytes reference = StepRun(MakeSingleCommunicator(), 2, {});
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     RunConnectedRanks(num_ranks, [&, stage = stage,
                                   overlap = overlap](const auto& communicator) {
       const auto device = MakeDelayingDevice({}, {.seed = seed});
       // Room for four buffers of two matrices.
-      EXPECT_EQ(StepOn(communicator, stage,
-                       {.overlap = overlap,
-                        .max_gather_bytes = 4 * 2 * 16 * 12 * 4,
-                        .device = device}),
+      EXPECT_EQ(StepRun(communicator, stage,
+                        {.overlap = overlap,
+                         .max_gather_bytes = 4 * 2 * 16 * 12 * 4,
+                         .device = device}),
                 reference);
       EXPECT_EQ(device->num_waiting(), 0);
       if (overlap && communicator->size() < 3) {

@@ -1,4 +1,4 @@
-#include "tests/cuda/step_run.h"
+#include "tests/executor/step_run.h"
 
 #include <cmath>
 #include <cstring>

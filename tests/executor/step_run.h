@@ -1,7 +1,7 @@
 // Runs of a few steps over a model of many small matrices.
 
-#ifndef MUONSTORE_TESTS_CUDA_STEP_RUN_H_
-#define MUONSTORE_TESTS_CUDA_STEP_RUN_H_
+#ifndef MUONSTORE_TESTS_EXECUTOR_STEP_RUN_H_
+#define MUONSTORE_TESTS_EXECUTOR_STEP_RUN_H_
 
 #include <cstdint>
 #include <memory>
@@ -26,4 +26,4 @@ void ExpectNear(const StateBytes& found, const StateBytes& expected,
 
 }  // namespace muonstore::testutil
 
-#endif  // MUONSTORE_TESTS_CUDA_STEP_RUN_H_
+#endif  // MUONSTORE_TESTS_EXECUTOR_STEP_RUN_H_
