@@ -85,6 +85,13 @@ uint64_t AsDigest(const nlohmann::json& value, std::string_view field) {
   FailField(field, "16 hexadecimal digits", value);
 }
 
+bool AsBool(const nlohmann::json& value, std::string_view field) {
+  if (!value.is_boolean()) {
+    FailField(field, "true or false", value);
+  }
+  return value.get<bool>();
+}
+
 const nlohmann::json& AsArray(const nlohmann::json& value,
                               std::string_view field) {
   if (!value.is_array()) {
@@ -126,12 +133,11 @@ const nlohmann::json* Fields::Find(std::string_view key) {
   return &*it;
 }
 
-bool Fields::Bool(std::string_view key) {
-  const nlohmann::json& value = Get(key);
-  if (!value.is_boolean()) {
-    FailField(key, "true or false", value);
-  }
-  return value.get<bool>();
+bool Fields::Bool(std::string_view key) { return AsBool(Get(key), key); }
+
+bool Fields::BoolOrFalse(std::string_view key) {
+  const nlohmann::json* value = Find(key);
+  return value != nullptr && AsBool(*value, key);
 }
 
 void Fields::Finish() const {

@@ -32,6 +32,7 @@ int64_t AsInteger(const nlohmann::json& value, std::string_view field,
                   int64_t most = std::numeric_limits<int64_t>::max());
 std::string AsText(const nlohmann::json& value, std::string_view field);
 uint64_t AsDigest(const nlohmann::json& value, std::string_view field);
+bool AsBool(const nlohmann::json& value, std::string_view field);
 const nlohmann::json& AsArray(const nlohmann::json& value,
                               std::string_view field);
 
@@ -86,6 +87,8 @@ class Fields {
   std::string Text(std::string_view key) { return AsText(Get(key), key); }
   uint64_t Digest(std::string_view key) { return AsDigest(Get(key), key); }
   bool Bool(std::string_view key);
+  // False where it is absent.
+  bool BoolOrFalse(std::string_view key);
   // Throws where the object has fields that nobody asked for.
   void Finish() const;
 

@@ -17,7 +17,7 @@ inline constexpr std::string_view kFormatName = "muonstore native checkpoint";
 inline constexpr std::string_view kShortName = "native";
 inline constexpr std::string_view kProducer = "muonstore";
 // Written is the lowest that has all of what is to be said.
-inline constexpr int64_t kFormatVersion = 2;
+inline constexpr int64_t kFormatVersion = 3;
 // The end of the text: the digest of all bytes before it.
 inline constexpr std::string_view kDigestKey = "\"xxh3_64\":\"";
 inline constexpr std::string_view kDigestEnd = "\"\n}\n";

@@ -23,6 +23,7 @@ ZeroRule ToRule(const json& value) {
   rule.round_robin = fields.Bool("round_robin");
   rule.parameter_alignment = fields.Bool("parameter_alignment");
   rule.sub_group_size = fields.Integer("sub_group_size", 1);
+  rule.whole_rows = fields.BoolOrFalse("whole_rows");
   fields.Finish();
   return rule;
 }

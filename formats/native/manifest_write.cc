@@ -111,13 +111,15 @@ Json RunToJson(const CheckpointInfo& info) {
 }
 
 Json ToJson(const ZeroRule& rule) {
-  return {{"stage", rule.stage},
-          {"num_ranks", rule.num_ranks},
-          {"muon_order", WordOf(kOrderWords, rule.muon_order)},
-          {"flat_alignment_elements", rule.flat_alignment_elements},
-          {"round_robin", rule.round_robin},
-          {"parameter_alignment", rule.parameter_alignment},
-          {"sub_group_size", rule.sub_group_size}};
+  Json json = {{"stage", rule.stage},
+               {"num_ranks", rule.num_ranks},
+               {"muon_order", WordOf(kOrderWords, rule.muon_order)},
+               {"flat_alignment_elements", rule.flat_alignment_elements},
+               {"round_robin", rule.round_robin},
+               {"parameter_alignment", rule.parameter_alignment},
+               {"sub_group_size", rule.sub_group_size}};
+  if (rule.whole_rows) json["whole_rows"] = true;
+  return json;
 }
 
 Json ToJson(const ParameterSpec& spec) {
@@ -268,13 +270,19 @@ class Text {
   std::string text_;
 };
 
+// The first that has what the manifest says.
+int64_t VersionOf(const Manifest& manifest) {
+  if (manifest.rule.whole_rows) return 3;
+  return manifest.info.matrix_layouts.empty() ? 1 : 2;
+}
+
 }  // namespace
 
 std::string WriteManifest(const Manifest& manifest) {
   const CheckpointInfo& info = manifest.info;
   Text text;
   text.Field("format", kFormatName);
-  text.Field("version", int64_t{info.matrix_layouts.empty() ? 1 : 2});
+  text.Field("version", VersionOf(manifest));
   text.Field("save_id", manifest.save_id);
   text.Field("producer", ToJson(info.producer));
   text.Field("source", ToJson(manifest.source));

@@ -8,6 +8,7 @@
 //   - Stage 3: each parameter is cut into `ranks` pieces of ceil(numel/ranks)
 //     elements; consecutive parameters of a group form sub-groups that close
 //     once their pieces sum to `sub_group_size` or more.
+//   FSDP2's cut is stage 3 with `whole_rows`: pieces of ceil(rows/ranks) rows.
 // Ownership: a Partitioning owns all it needs; it keeps no reference to the
 //   specs that it was built from.
 // Threads: immutable after construction.
@@ -49,6 +50,9 @@ struct ZeroRule {
   bool parameter_alignment = false;
   // Stage 3, in elements of one rank's pieces.
   int64_t sub_group_size = 1'000'000'000;
+  // Stage 3: pieces are whole rows (of the first dimension), as torch.chunk and
+  // PyTorch's Shard(0) cut them.
+  bool whole_rows = false;
 };
 
 // A run of parameters whose partitions are stored together: a param group in
@@ -86,6 +90,7 @@ class Partitioning {
 
   int32_t stage() const { return stage_; }
   int32_t num_ranks() const { return num_ranks_; }
+  bool whole_rows() const { return whole_rows_; }
   std::span<const FlatGroup> groups() const { return groups_; }
   int64_t num_parameters() const { return static_cast<int64_t>(numel_.size()); }
 
@@ -103,6 +108,12 @@ class Partitioning {
   // cover each of its elements exactly once.
   std::vector<Fragment> fragments(int32_t parameter) const;
 
+  // Stage 3: elements of a rank's piece, but of the last pieces, which are what
+  // is left.
+  int64_t piece_elements(int32_t parameter) const {
+    return piece_[static_cast<size_t>(parameter)];
+  }
+
   // Elements at the end of this rank's flat partition that belong to no
   // parameter (stages 1 and 2; DeepSpeed: group_paddings). The padding may
   // cover whole ranks. 0 in stage 3, where each piece has its own tail.
@@ -119,6 +130,7 @@ class Partitioning {
     int64_t partition_elements;
     int64_t offset;
     int64_t num_elements;
+    int64_t piece_elements;
   };
 
   Partitioning() = default;
@@ -135,8 +147,10 @@ class Partitioning {
 
   int32_t stage_ = 2;
   int32_t num_ranks_ = 1;
+  bool whole_rows_ = false;
   std::vector<FlatGroup> groups_;
   std::vector<int64_t> numel_;              // By parameter.
+  std::vector<int64_t> piece_;              // By parameter; stage 3.
   std::vector<int32_t> group_of_;           // By parameter.
   std::vector<int32_t> position_in_group_;  // By parameter.
 };

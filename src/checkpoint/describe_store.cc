@@ -114,7 +114,8 @@ TargetLayout LayoutOf(const StateStore& store) {
   return {.specs = {store.parameters().begin(), store.parameters().end()},
           .rule = {.stage = partitioning.stage(),
                    .num_ranks = partitioning.num_ranks(),
-                   .muon_order = MuonOrder::kAsGiven},
+                   .muon_order = MuonOrder::kAsGiven,
+                   .whole_rows = partitioning.whole_rows()},
           .partitioning = partitioning,
           .precision = PrecisionOf(store.parameters()),
           .offload = "cpu"};

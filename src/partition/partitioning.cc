@@ -54,13 +54,13 @@ void LayOutWholeGroup(const std::vector<int64_t>& numel, const ZeroRule& rule,
 }
 
 // One piece of each parameter behind the other, the same on every rank.
-void LayOutSubGroup(const std::vector<int64_t>& numel, const ZeroRule& rule,
-                    FlatGroup& group) {
+void LayOutSubGroup(const std::vector<int64_t>& numel,
+                    const std::vector<int64_t>& pieces, FlatGroup& group) {
   int64_t position = 0;
   for (const int32_t parameter : group.parameters) {
     const int64_t elements = numel[static_cast<size_t>(parameter)];
     group.offsets.push_back(position);
-    position = CheckedAdd(position, CeilDivide(elements, rule.num_ranks),
+    position = CheckedAdd(position, pieces[static_cast<size_t>(parameter)],
                           "the size of a sub-group");
     group.num_elements = CheckedAdd(group.num_elements, elements, kGroupCount);
   }
@@ -94,10 +94,13 @@ Partitioning Partitioning::FromGroups(std::span<const ParameterSpec> specs,
   Partitioning result;
   result.stage_ = rule.stage;
   result.num_ranks_ = rule.num_ranks;
+  result.whole_rows_ = rule.whole_rows;
   result.groups_ = std::move(groups);
   result.numel_.reserve(specs.size());
+  result.piece_.reserve(specs.size());
   for (const ParameterSpec& spec : specs) {
     result.numel_.push_back(spec.shape.num_elements());
+    result.piece_.push_back(PieceElements(spec.shape, rule));
   }
   result.IndexParameters(specs);
   for (FlatGroup& group : result.groups_) {
@@ -109,7 +112,7 @@ Partitioning Partitioning::FromGroups(std::span<const ParameterSpec> specs,
     }
     CheckPads(group, rule.stage);
     if (rule.stage == 3) {
-      LayOutSubGroup(result.numel_, rule, group);
+      LayOutSubGroup(result.numel_, result.piece_, group);
     } else {
       LayOutWholeGroup(result.numel_, rule, group);
     }
@@ -148,7 +151,8 @@ Partitioning::Place Partitioning::place(int32_t parameter) const {
   return {
       .partition_elements = group.partition_elements,
       .offset = group.offsets[static_cast<size_t>(position_in_group_[index])],
-      .num_elements = numel_[index]};
+      .num_elements = numel_[index],
+      .piece_elements = piece_[index]};
 }
 
 std::vector<Fragment> Partitioning::fragments(int32_t parameter) const {
@@ -183,10 +187,10 @@ std::vector<Fragment> Partitioning::CutFragments(int32_t flat_group,
 std::vector<Fragment> Partitioning::PieceFragments(int32_t flat_group,
                                                    const Place& place) const {
   std::vector<Fragment> result;
-  const int64_t piece = CeilDivide(place.num_elements, num_ranks_);
   int64_t done = 0;
   for (int32_t rank = 0; done < place.num_elements; ++rank) {
-    const int64_t length = std::min(piece, place.num_elements - done);
+    const int64_t length =
+        std::min(place.piece_elements, place.num_elements - done);
     result.push_back({.tensor_offset = done,
                       .length = length,
                       .segment = segment(rank, flat_group),
@@ -237,8 +241,8 @@ std::vector<int32_t> Partitioning::PiecesOnRank(int32_t rank,
   std::vector<int32_t> result;
   for (size_t k = 0; k < group.parameters.size(); ++k) {
     const int64_t elements = numel_[static_cast<size_t>(group.parameters[k])];
+    const int64_t piece = piece_elements(group.parameters[k]);
     // The number of pieces that are not empty.
-    const int64_t piece = CeilDivide(elements, num_ranks_);
     if (elements > 0 && rank < CeilDivide(elements, piece)) {
       result.push_back(static_cast<int32_t>(k));
     }

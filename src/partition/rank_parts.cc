@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "src/partition/zero_rules.h"
-
 namespace muonstore {
 
 std::vector<RankPart> PartsOnRank(const Partitioning& partitioning,
@@ -19,7 +17,7 @@ std::vector<RankPart> PartsOnRank(const Partitioning& partitioning,
     const int64_t numel =
         specs[static_cast<size_t>(part.parameter)].shape.num_elements();
     if (partitioning.stage() == 3) {
-      const int64_t piece = CeilDivide(numel, partitioning.num_ranks());
+      const int64_t piece = partitioning.piece_elements(part.parameter);
       part.tensor_offset = rank * piece;
       part.segment_offset = group.offsets[at];
       part.length = std::min(piece, numel - part.tensor_offset);

@@ -118,8 +118,7 @@ void AppendSubGroups(std::span<const ParameterSpec> specs, const ZeroRule& rule,
       open_elements = 0;
     }
     out.back().parameters.push_back(parameter);
-    const int64_t piece =
-        CeilDivide(At(specs, parameter).shape.num_elements(), rule.num_ranks);
+    const int64_t piece = PieceElements(At(specs, parameter).shape, rule);
     open_elements = CheckedAdd(open_elements, piece, "the size of a sub-group");
   }
 }
@@ -134,6 +133,11 @@ void CheckRule(const ZeroRule& rule) {
   RequireAtLeastOne(rule.num_ranks, "the number of ranks");
   RequireAtLeastOne(rule.flat_alignment_elements, "the flat alignment");
   RequireAtLeastOne(rule.sub_group_size, "the sub-group size");
+  if (rule.whole_rows && rule.stage != 3) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "only stage 3 cuts parameters into pieces of whole rows",
+                {.expected = "stage 3", .found = std::to_string(rule.stage)});
+  }
 }
 
 int64_t RoundUp(int64_t count, int64_t unit) {
@@ -145,6 +149,15 @@ int64_t RoundUp(int64_t count, int64_t unit) {
 
 int64_t CeilDivide(int64_t count, int64_t parts) {
   return count / parts + (count % parts == 0 ? 0 : 1);
+}
+
+int64_t PieceElements(const Shape& shape, const ZeroRule& rule) {
+  const int64_t elements = shape.num_elements();
+  const std::vector<int64_t>& dims = shape.dims();
+  if (!rule.whole_rows || elements == 0 || dims.empty()) {
+    return CeilDivide(elements, rule.num_ranks);
+  }
+  return CeilDivide(dims[0], rule.num_ranks) * (elements / dims[0]);
 }
 
 std::vector<FlatGroup> FormFlatGroups(std::span<const ParameterSpec> specs,

@@ -23,9 +23,11 @@ void CheckRule(const ZeroRule& rule);
 // Smallest multiple of `unit` that is at least `count`.
 int64_t RoundUp(int64_t count, int64_t unit);
 
-// ceil(count / parts); the elements that stage 3 stores of a parameter on each
-// rank.
+// ceil(count / parts).
 int64_t CeilDivide(int64_t count, int64_t parts);
+
+// The elements that stage 3 stores of a parameter on each rank.
+int64_t PieceElements(const Shape& shape, const ZeroRule& rule);
 
 // The flat groups of all trainable parameters that have elements; only `group`,
 // `parameters` and `pad_after` are filled in.

@@ -168,14 +168,16 @@ std::unique_ptr<MemoryCheckpoint> RandomCheckpoint(std::mt19937& random) {
 }
 
 ZeroRule RandomRule(std::mt19937& random) {
-  return {.stage = static_cast<int32_t>(Pick(random, 1, 3)),
+  const auto stage = static_cast<int32_t>(Pick(random, 1, 3));
+  return {.stage = stage,
           .num_ranks = static_cast<int32_t>(Pick(random, 1, 5)),
           .muon_order = Pick(random, 0, 1) == 0 ? MuonOrder::kAsGiven
                                                 : MuonOrder::kSortedByShape,
           .flat_alignment_elements = Pick(random, 1, 9),
           .round_robin = Pick(random, 0, 1) == 0,
           .parameter_alignment = Pick(random, 0, 1) == 0,
-          .sub_group_size = Pick(random, 1, 300)};
+          .sub_group_size = Pick(random, 1, 300),
+          .whole_rows = stage == 3 && Pick(random, 0, 1) == 0};
 }
 
 std::unique_ptr<MemoryCheckpoint> SmallCheckpoint(float scale) {

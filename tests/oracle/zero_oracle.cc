@@ -99,9 +99,9 @@ Group WriteWhole(const std::vector<Parameter>& parameters, const Rule& rule,
   return result;
 }
 
-// Pieces of one parameter, all of the same size.
-std::vector<Labels> Pieces(Labels labels, int num_ranks) {
-  while (static_cast<int64_t>(labels.size()) % num_ranks != 0) {
+// Pieces of one parameter, all of the same size; `unit` elements stay together.
+std::vector<Labels> Pieces(Labels labels, int num_ranks, int64_t unit) {
+  while (static_cast<int64_t>(labels.size()) % (num_ranks * unit) != 0) {
     labels.push_back(kPadding);
   }
   const auto size = static_cast<std::ptrdiff_t>(labels.size()) / num_ranks;
@@ -127,8 +127,14 @@ std::vector<Group> WriteSubGroups(const std::vector<Parameter>& parameters,
     Group& open = result.back();
     open.order.push_back(member);
     open.pad_after.push_back(0);
+    const std::vector<int64_t>& dims =
+        parameters[static_cast<size_t>(member)].dims;
+    int64_t row_elements = 1;
+    for (size_t d = 1; rule.whole_rows && d < dims.size(); ++d) {
+      row_elements *= dims[d];
+    }
     const std::vector<Labels> pieces =
-        Pieces(LabelsOf(parameters, member), rule.num_ranks);
+        Pieces(LabelsOf(parameters, member), rule.num_ranks, row_elements);
     for (size_t rank = 0; rank < pieces.size(); ++rank) {
       Labels& flat = open.ranks[rank];
       flat.insert(flat.end(), pieces[rank].begin(), pieces[rank].end());

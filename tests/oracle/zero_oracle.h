@@ -32,6 +32,7 @@ struct Rule {
   bool round_robin = false;
   bool align_parameters = false;
   int64_t sub_group_size = 1'000'000'000;
+  bool whole_rows = false;
 };
 
 struct Group {

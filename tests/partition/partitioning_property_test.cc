@@ -28,7 +28,7 @@ std::string Describe(const std::vector<ParameterSpec>& specs,
   text << "stage " << rule.stage << " ranks " << rule.num_ranks << " alignment "
        << rule.flat_alignment_elements << " round robin " << rule.round_robin
        << " parameter alignment " << rule.parameter_alignment << " sub-group "
-       << rule.sub_group_size;
+       << rule.sub_group_size << " whole rows " << rule.whole_rows;
   for (const ParameterSpec& spec : specs) {
     text << "\n  group " << spec.group << " " << OptimizerName(spec.optimizer)
          << " " << spec.shape.ToString() << " " << DTypeName(spec.weight_dtype);

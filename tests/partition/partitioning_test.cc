@@ -452,5 +452,34 @@ TEST(PartitioningTest, ThousandRanksAndManyParametersStaySmall) {
   EXPECT_EQ(held, pieces);
 }
 
+// As torch.chunk(tensor, 4) cuts: 2 + 2 + 2 + 1 rows of 7, 2 + 1 + 0 + 0 of 3.
+TEST(WholeRowsTest, PiecesAreTheChunksOfTorch) {
+  const std::vector<ParameterSpec> specs = {
+      Muon("a", {7, 5}), Muon("b", {3, 4}), Adam("c", {5}), Adam("d", {})};
+  const Partitioning cut = Partitioning::Build(
+      specs, {.stage = 3, .num_ranks = 4, .whole_rows = true});
+  const auto lengths = [&](int32_t parameter) {
+    std::vector<int64_t> result;
+    for (const Fragment& fragment : cut.fragments(parameter)) {
+      result.push_back(fragment.length);
+    }
+    return result;
+  };
+  EXPECT_THAT(lengths(0), ElementsAre(10, 10, 10, 5));
+  EXPECT_THAT(lengths(1), ElementsAre(4, 4, 4));
+  EXPECT_THAT(lengths(2), ElementsAre(2, 2, 1));
+  EXPECT_THAT(lengths(3), ElementsAre(1));
+  EXPECT_EQ(cut.piece_elements(0), 10);
+  EXPECT_EQ(cut.groups()[0].partition_elements, 14);
+}
+
+TEST(WholeRowsTest, IsOfStageThreeAlone) {
+  const auto build = [] {
+    Partitioning::Build(ExampleModel(), {.stage = 2, .whole_rows = true});
+  };
+  EXPECT_EQ(CodeOf(build), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(MessageOf(build), HasSubstr("whole rows"));
+}
+
 }  // namespace
 }  // namespace muonstore

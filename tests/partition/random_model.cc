@@ -81,6 +81,7 @@ ZeroRule RandomRule(Random& random, int32_t stage) {
   rule.round_robin = random.Chance(30);
   rule.parameter_alignment = random.Chance(30);
   rule.sub_group_size = random.Chance(50) ? random.Pick(1, 60) : 1'000'000'000;
+  rule.whole_rows = stage == 3 && random.Chance(40);
   return rule;
 }
 
@@ -103,7 +104,8 @@ oracle::Rule ForOracle(const ZeroRule& rule) {
           .alignment = rule.flat_alignment_elements,
           .round_robin = rule.round_robin,
           .align_parameters = rule.parameter_alignment,
-          .sub_group_size = rule.sub_group_size};
+          .sub_group_size = rule.sub_group_size,
+          .whole_rows = rule.whole_rows};
 }
 
 std::vector<Fragment> RandomCuts(Random& random, int64_t num_elements,
