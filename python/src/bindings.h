@@ -18,6 +18,8 @@ void BindConvert(nanobind::module_& module);
 void BindLiveRead(nanobind::module_& module);
 void BindLiveWrite(nanobind::module_& module);
 void BindOrthogonalize(nanobind::module_& module);
+void BindCommunicators(nanobind::module_& module);
+void BindOffload(nanobind::module_& module);
 
 }  // namespace muonstore::python
 

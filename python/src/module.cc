@@ -10,4 +10,6 @@ NB_MODULE(_core, module) {
   BindLiveRead(module);
   BindLiveWrite(module);
   BindOrthogonalize(module);
+  BindCommunicators(module);
+  BindOffload(module);
 }

@@ -80,7 +80,7 @@ TEST(NativeManifest, AnyChangedByteIsDataLoss) {
 }
 
 TEST(NativeManifest, ALaterVersionIsUnsupported) {
-  const Error error = ErrorOf("\"version\":1", "\"version\":3");
+  const Error error = ErrorOf("\"version\":1", "\"version\":4");
   EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
   EXPECT_THAT(error.what(), HasSubstr("update"));
 }
@@ -96,6 +96,16 @@ TEST(NativeManifest, LayoutsMakeItVersionTwo) {
             manifest.info.matrix_layouts);
   manifest.info.matrix_layouts["a"] = "per_head[four]";
   EXPECT_THROW(ParseManifest(WriteManifest(manifest)), Error);
+}
+
+TEST(NativeManifest, WholeRowsMakeItVersionThree) {
+  Manifest manifest = SmallManifest();
+  EXPECT_FALSE(ParseManifest(WriteManifest(manifest)).rule.whole_rows);
+  manifest.rule.stage = 3;
+  manifest.rule.whole_rows = true;
+  const std::string text = WriteManifest(manifest);
+  EXPECT_THAT(text, HasSubstr("\"version\":3,"));
+  EXPECT_TRUE(ParseManifest(text).rule.whole_rows);
 }
 
 struct Contradiction {

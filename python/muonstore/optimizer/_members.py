@@ -1,0 +1,125 @@
+"""One parameter between the model and the store."""
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+
+from muonstore.optimizer._groups import invalid
+from muonstore.optimizer._placement import is_shard, local
+
+_DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+
+
+class Member:
+    """A parameter, its index in the store and what is known of its weights.
+
+    Memory is the model's own where that is contiguous host memory; for other
+    devices and strides there is a host copy, in pinned memory for CUDA.
+    """
+
+    def __init__(self, index: int, name: str, param: torch.Tensor, group: int,
+                 optimizer: str, layout: str):
+        self.index = index
+        self.name = name
+        self.param = param
+        self.group = group  # Of the store.
+        self.optimizer = optimizer
+        self.layout = layout
+        self.num_folded = 0
+        self._version: Optional[tuple] = None
+
+    def spec(self) -> tuple:
+        dtype = _DTYPES.get(self.param.dtype, str(self.param.dtype))
+        return (self.name, list(self.param.shape), dtype, self.group,
+                self.optimizer, self.layout)
+
+    def local(self) -> torch.Tensor:
+        return local(self.param).detach()
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether somebody else wrote to the weights since `note_weights`."""
+        return self._versions() != self._version
+
+    def note_weights(self) -> None:
+        self._version = self._versions()
+
+    def _versions(self) -> tuple:
+        # A DTensor counts what is written to it, its part what to that.
+        return self.param._version, local(self.param)._version
+
+    def forget_weights(self) -> None:
+        self._version = None
+
+    def weights(self) -> torch.Tensor:
+        """Weights as they are, on the host."""
+        return on_host(self.local())
+
+    def gradient(self) -> Optional[torch.Tensor]:
+        gradient = self.param.grad
+        if gradient is None:
+            return None
+        if gradient.is_sparse:
+            gradient = gradient.coalesce().to_dense()
+        return on_host(local(gradient).detach())
+
+    def like(self, values: torch.Tensor) -> torch.Tensor:
+        """This rank's `values` as a tensor of the parameter's placement."""
+        if not is_shard(self.param):
+            return values
+        from torch.distributed.tensor import DTensor
+        return DTensor.from_local(
+            values, self.param.device_mesh, self.param.placements,
+            run_check=False, shape=self.param.shape,
+            stride=self.param.stride())
+
+    def own_part(self, values: torch.Tensor, begin: int,
+                 end: int) -> torch.Tensor:
+        """Elements [begin, end) of a tensor of the parameter's shape, on the
+        host; of a DTensor what this rank has."""
+        if is_shard(values):
+            return on_host(local(values).detach())
+        if tuple(values.shape) != tuple(self.param.shape):
+            invalid("the state has another shape than its parameter", self.name,
+                    str(list(self.param.shape)), str(list(values.shape)))
+        return on_host(values.detach()).reshape(-1)[begin:end]
+
+
+class Targets:
+    """Host memory that takes new weights; `up` brings them to the model."""
+
+    def __init__(self, members: list[Member]):
+        self._pairs = [(member, member.local()) for member in members]
+        self.memory = [place if _is_plain(place) else _host_like(place)
+                       for _, place in self._pairs]
+
+    def up(self) -> None:
+        devices = set()
+        for (member, place), memory in zip(self._pairs, self.memory):
+            if memory is not place:
+                place.copy_(memory, non_blocking=True)
+                devices.add(place.device)
+            else:
+                torch.autograd.graph.increment_version(place)
+            member.note_weights()
+        for device in devices:
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu" and tensor.is_contiguous()
+
+
+def _host_like(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty(tensor.shape, dtype=tensor.dtype,
+                       pin_memory=tensor.device.type == "cuda")
+
+
+def on_host(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.device.type == "cpu":
+        return tensor.contiguous()
+    host = _host_like(tensor)
+    host.copy_(tensor)
+    return host

@@ -1,0 +1,349 @@
+"""OffloadMuon: a torch.optim.Optimizer over a store."""
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Any, Iterable, Optional, Sequence, Union
+
+import torch
+
+from muonstore._errors import Error
+from muonstore._load import _core
+from muonstore.optimizer import _groups, _saves, _state
+from muonstore.optimizer._members import Member, Targets
+from muonstore.optimizer._placement import find_placement
+from muonstore.optimizer._ranks import connect
+from muonstore.optimizer._scaling import loss_scale_of, tell_scaler
+
+_CHANGED, _HAS_GRADIENT = 1, 2
+
+
+class OffloadMuon(torch.optim.Optimizer):
+    """Muon for matrices, AdamW for the rest; state outside of the model.
+
+    FP32 masters, momentum and moments lie in a store in host memory or on NVMe,
+    shared out over the ranks of a job: with DDP as ZeRO cuts, with FSDP2 as its
+    DTensors are cut. Each matrix is orthogonalized once over all ranks. The
+    model keeps its weights, of any of float32, bfloat16 and float16.
+
+    params: `model.named_parameters()`, or groups of them as dicts. Matrices go
+        to Muon, but for those whose name holds "embed" or "lm_head"; a group's
+        "use_muon" decides for all of it. A mixed group is split in two; its
+        "adam_lr" and "adam_weight_decay" are for the second half.
+    lr, weight_decay, momentum, nesterov, adjust_lr_fn: Muon's, as in
+        torch.optim.Muon ("original" or "match_rms_adamw").
+    adam_lr, adam_betas, adam_eps, adam_weight_decay: AdamW's; the decay is
+        Muon's where it is None.
+    use_muon: names -> bool, or a function of name and parameter, in place of
+        the rule by names.
+    layouts: names -> layout, or a function of name and parameter: "per_head[8]",
+        "packed_rows[64,64,64]", "interleaved_heads[8 x (1 + 2)]", "experts".
+        Each block is a matrix of its own.
+    convention: "lerp" (torch, DeepSpeed) or "accumulate" (dion, Moonlight).
+    coefficients, form, precision: of Newton-Schulz: "jordan5" or
+        "polar_express5"; "auto", "standard" or "gram"; "f32" or "bf16".
+    max_norm: gradients are clipped by their global norm; 0: not.
+    fold_in_backward: gradients are added to the store as they come and freed
+        (not with DDP, whose gradients are not averaged yet by then).
+    grad_scaler: the torch.amp.GradScaler; needed with fold_in_backward alone.
+    process_group: whose ranks have the same parameters and gradients; None: the
+        mesh of DTensors, or all ranks where torch.distributed is initialized.
+    nvme_dir: a folder on the disk that takes the kinds of state in nvme_kinds.
+    max_snapshot_bytes: memory for asynchronous saves; 0: what they need.
+    timeout_s: how long ranks wait for one another.
+
+    Collective, where there are several ranks: the constructor, step, save,
+    resume, close, and with whole parameters state_dict. Failures are
+    muonstore.Error; one on any rank before a step has begun is all ranks'.
+    """
+
+    _step_supports_amp_scaling = True
+
+    def __init__(self, params: Iterable[Any], lr: float = 0.02,
+                 weight_decay: float = 0.1, momentum: float = 0.95,
+                 nesterov: bool = True, adjust_lr_fn: Optional[str] = None, *,
+                 adam_lr: float = 3e-4,
+                 adam_betas: tuple[float, float] = (0.9, 0.95),
+                 adam_eps: float = 1e-8,
+                 adam_weight_decay: Optional[float] = None,
+                 use_muon: _groups.UseMuon = None,
+                 layouts: _groups.Layouts = None, convention: str = "lerp",
+                 coefficients: str = "jordan5", form: str = "auto",
+                 precision: str = "f32", max_norm: float = 0.0,
+                 fold_in_backward: bool = False, grad_scaler: Any = None,
+                 process_group: Any = None,
+                 nvme_dir: Union[None, str, "os.PathLike[str]"] = None,
+                 nvme_kinds: Sequence[str] = ("exp_avg", "exp_avg_sq",
+                                              "momentum", "master"),
+                 resident_below_bytes: int = 1 << 20,
+                 max_snapshot_bytes: int = 0,
+                 num_threads: Optional[int] = None, timeout_s: float = 600):
+        named = _groups.named_groups(params)
+        if not callable(layouts):
+            _groups.require_names(layouts or {}, named, "layouts")
+        muon = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum,
+                "nesterov": nesterov, "adjust_lr_fn": adjust_lr_fn}
+        adam = {"lr": adam_lr, "betas": tuple(adam_betas), "eps": adam_eps,
+                "weight_decay": weight_decay if adam_weight_decay is None
+                else adam_weight_decay}
+        groups = _groups.split_groups(named, use_muon,
+                                      {True: muon, False: adam})
+        self._core = None
+        super().__init__(groups, {})
+        self._members, self._group_of = _members_of(
+            self.param_groups, _groups.layout_rule(layouts))
+        self._placement = find_placement(
+            ((member.name, member.param) for member in self._members),
+            process_group)
+        self._folds = fold_in_backward
+        self._scaler = grad_scaler
+        self._max_norm = max_norm
+        if fold_in_backward and self._placement.size > 1 and \
+                not self._placement.row_shards:
+            _core.fail("Unsupported",
+                       "DDP averages gradients after the hooks of parameters "
+                       "have run; fold_in_backward is for one rank and FSDP2")
+        options = _core.OffloadOptions(connect(self._placement, timeout_s),
+                                       self._placement.row_shards,
+                                       len(self._group_of))
+        options.accumulates = _accumulates(convention)
+        options.num_threads = num_threads or torch.get_num_threads()
+        options.max_snapshot_bytes = max_snapshot_bytes
+        options.set_newton_schulz(coefficients, form, precision)
+        if nvme_dir is not None:
+            options.set_nvme(os.fspath(nvme_dir), list(nvme_kinds),
+                             resident_below_bytes)
+        self._core = _core.OffloadOptimizer(
+            [member.spec() for member in self._members], options)
+        self._close = weakref.finalize(self, _close_quietly, self._core)
+        self._hooks = []
+        self._report = None
+        with torch.no_grad():
+            self._take_weights()
+        if fold_in_backward:
+            self._register_hooks()
+
+    @property
+    def report(self) -> Any:
+        """Of the last step: overflow, num_nonfinite, norm, clip_factor,
+        num_orthogonalized, bytes and seconds; None before the first."""
+        return self._report
+
+    @property
+    def state_bytes(self) -> tuple[int, int]:
+        """Of this rank: in memory, on NVMe."""
+        return self._core.memory_bytes, self._core.swapped_bytes
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """One update of all parameters. A parameter without a gradient has a
+        gradient of zeros; without any gradient at all nothing happens."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        trained = self._trained()
+        flags = self._core.or_ranks(
+            _CHANGED * any(member.is_changed for member in trained)
+            | _HAS_GRADIENT * self._has_gradients())
+        if flags & _CHANGED:
+            self._take_weights()
+        if not flags & _HAS_GRADIENT:
+            return loss
+        self._report = self._step_together(trained)
+        if self._scaler is not None:
+            tell_scaler(self._scaler, self, self._report.overflow)
+        if not self._report.overflow:
+            self._give_weights()
+        return loss
+
+    def _step_together(self, trained: list[Member]) -> Any:
+        try:
+            self._push_groups()
+            if not self._folds:
+                self._core.discard_gradients()
+                for member in trained:
+                    member.num_folded = 0
+                    if member.param.grad is not None:
+                        self._fold(member)
+            most = max([1] + [member.num_folded for member in trained])
+            for member in trained:
+                for _ in range(most - member.num_folded):
+                    self._core.accumulate_zero(member.index)
+            scale = loss_scale_of(self, self._scaler if self._folds else None)
+        except Exception:
+            # The other ranks hear of it in the step, which is refused.
+            self._core.refuse_step()
+            raise
+        finally:
+            for member in trained:
+                member.num_folded = 0
+        return self._core.step(scale)
+
+    def _fold(self, member: Member) -> None:
+        self._core.accumulate(member.index, member.gradient())
+        member.num_folded += 1
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Of gradients that were folded in already nothing is left, either."""
+        super().zero_grad(set_to_none)
+        if self._folds:
+            self._core.discard_gradients()
+            for member in self._members:
+                member.num_folded = 0
+
+    def add_param_group(self, param_group: dict) -> None:
+        if self._core is not None:
+            _core.fail("Unsupported",
+                       "the store is laid out when the optimizer is made; make "
+                       "a new one with all param groups")
+        super().add_param_group(param_group)
+
+    def state_dict(self) -> dict:
+        """In the keys of torch.optim.Muon and AdamW, tensors on the host; and
+        "master", where the weights are not float32. With whole parameters it
+        is collective and every rank gets all of it; with DTensors a rank gets
+        its own parts, as DTensors."""
+        with torch.no_grad():
+            self.state.update(_state.read_all(self))
+        try:
+            return super().state_dict()
+        finally:
+            self.state.clear()
+
+    def load_state_dict(self, state_dict: Union[dict, Sequence[dict]]) -> None:
+        """Of this class, of torch.optim.Muon or AdamW; or several of these,
+        whose groups are put one behind the other."""
+        with torch.no_grad():
+            _state.load(self, state_dict)
+
+    def save(self, root: Union[str, "os.PathLike[str]"], tag: str, *,
+             asynchronous: bool = False, overwrite: bool = False,
+             client_state: Any = None, zstd_level: int = 0,
+             keep: int = 0) -> Any:
+        """The native checkpoint `root`/`tag`, that any number of ranks resumes.
+
+        asynchronous: returns when the state is pinned; the handle has `done`
+            and `wait()`, which gives the report or raises what went wrong.
+        client_state: what resume gives back: a scheduler's state, samples seen;
+            of types that JSON has.
+        """
+        self._sync_weights()
+        return _saves.save(self, os.fspath(root), tag,
+                           {"asynchronous": asynchronous,
+                            "overwrite": overwrite, "zstd_level": zstd_level,
+                            "keep": keep}, client_state)
+
+    def resume(self, root: Union[str, "os.PathLike[str]"],
+               tag: Optional[str] = None, *,
+               allow_missing_state: bool = False) -> _saves.Resumed:
+        """Goes on from a checkpoint of any format, stage and number of ranks:
+        masters, momentum, moments, steps, the model's weights, and of an own
+        checkpoint the hyper-parameters of the param groups. None: the newest
+        good tag."""
+        resumed = _saves.resume(self, os.fspath(root), tag or "",
+                                allow_missing_state)
+        with torch.no_grad():
+            self._give_weights()
+        return resumed
+
+    def close(self) -> None:
+        """Frees the store; waits for a save that is under way."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        self._core.close()
+        self._close.detach()
+
+    def _trained(self) -> list[Member]:
+        return [member for member in self._members
+                if member.optimizer != "none"]
+
+    def _has_gradients(self) -> bool:
+        return any(member.num_folded if self._folds
+                   else member.param.grad is not None
+                   for member in self._members)
+
+    def _sync_weights(self) -> None:
+        """What somebody else wrote to the model's weights counts."""
+        with torch.no_grad():
+            if self._core.or_ranks(any(m.is_changed for m in self._trained())):
+                self._take_weights()
+
+    def _take_weights(self) -> None:
+        for member in self._trained():
+            self._core.take_weights(member.index, member.weights())
+            member.note_weights()
+
+    def _give_weights(self) -> None:
+        targets = Targets(self._trained())
+        self._core.give_weights([m.index for m in self._trained()],
+                                targets.memory)
+        targets.up()
+
+    def _push_groups(self) -> None:
+        self._core.set_max_norm(self._max_norm)
+        for index, group_index in enumerate(self._group_of):
+            group = self.param_groups[group_index]
+            self._core.set_group(index, float(group["lr"]),
+                                 float(group["weight_decay"]), _rest(group))
+
+    def _register_hooks(self) -> None:
+        this = weakref.ref(self)
+        for member in self._trained():
+            def fold(param, member=member):
+                optimizer = this()
+                if optimizer is not None and param.grad is not None:
+                    with torch.no_grad():
+                        optimizer._fold(member)
+                    param.grad = None
+            self._hooks.append(
+                member.param.register_post_accumulate_grad_hook(fold))
+
+
+def _accumulates(convention: str) -> bool:
+    if convention not in ("lerp", "accumulate"):
+        _groups.invalid("no such momentum convention", found=convention,
+                        expected="lerp or accumulate")
+    return convention == "accumulate"
+
+
+def _rest(group: dict) -> dict:
+    if not group["use_muon"]:
+        beta1, beta2 = group["betas"]
+        return {"beta1": float(beta1), "beta2": float(beta2),
+                "eps": float(group["eps"])}
+    adjust = group["adjust_lr_fn"] or "original"
+    if adjust not in ("original", "match_rms_adamw"):
+        _groups.invalid("no such adjustment of the learning rate",
+                        expected="original or match_rms_adamw", found=adjust)
+    return {"momentum": float(group["momentum"]),
+            "nesterov": bool(group["nesterov"]),
+            "match_rms": adjust == "match_rms_adamw"}
+
+
+def _members_of(param_groups: list[dict], layout) -> tuple[list[Member], list]:
+    """All parameters; and of each group of the store, whose parameters have one
+    dtype, the index of its param group."""
+    numbers: dict = {}
+    members = []
+    for index, group in enumerate(param_groups):
+        optimizer = "muon" if group["use_muon"] else "adam"
+        for name, param in zip(group["param_names"], group["params"]):
+            trained = param.requires_grad
+            key = (index, param.dtype)
+            number = numbers.setdefault(key, len(numbers)) if trained else 0
+            members.append(Member(
+                len(members), name, param, number,
+                optimizer if trained else "none",
+                layout(name, param) if group["use_muon"] and trained
+                else "whole"))
+    return members, [index for index, _ in numbers]
+
+
+def _close_quietly(core: Any) -> None:
+    """When the optimizer is dropped, or the interpreter ends."""
+    try:
+        core.close()
+    except Error:
+        pass  # A peer is gone, or this process was forked off.

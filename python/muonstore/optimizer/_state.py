@@ -1,0 +1,146 @@
+"""state_dict and load_state_dict."""
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any, Iterator, Sequence, Union
+
+import torch
+
+from muonstore.optimizer._groups import invalid
+from muonstore.optimizer._members import Member
+
+# torch's keys and the store's kinds.
+_KINDS = {"muon": {"momentum_buffer": "momentum"},
+          "adam": {"exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"},
+          "none": {}}
+_VALUES = ("lr", "initial_lr", "weight_decay", "momentum", "nesterov",
+           "adjust_lr_fn", "betas", "eps")
+# Settings of AdamW's that this optimizer does not have.
+_REFUSED = ("amsgrad", "maximize")
+
+
+def read_all(optimizer: Any) -> dict[torch.Tensor, dict]:
+    steps = optimizer._core.group_steps
+    return {member.param: _read(optimizer._core, member, steps)
+            for member in optimizer._members if member.optimizer != "none"}
+
+
+def _read(core: Any, member: Member, steps: list[int]) -> dict:
+    kinds = dict(_KINDS[member.optimizer])
+    if member.param.dtype != torch.float32:
+        kinds["master"] = "master"
+    state = {}
+    if member.optimizer == "adam":
+        state["step"] = torch.tensor(float(steps[member.group]))
+    shape = member.local().shape
+    for key, kind in kinds.items():
+        values = torch.empty(shape, dtype=torch.float32)
+        core.read_state(member.index, kind, values)
+        state[key] = member.like(values)
+    return state
+
+
+def load(optimizer: Any, state_dict: Union[dict, Sequence[dict]]) -> None:
+    given = ([state_dict] if isinstance(state_dict, dict) else
+             list(state_dict))
+    merged = _merge(given)
+    for hook in optimizer._optimizer_load_state_dict_pre_hooks.values():
+        merged = hook(optimizer, merged) or merged
+    pairs = list(_pairs(optimizer, merged["param_groups"]))
+    steps = _require(optimizer, merged["param_groups"], merged["state"], pairs)
+    for member, key in pairs:
+        _write(optimizer._core, member, merged["state"].get(key, {}))
+    optimizer._core.group_steps = steps
+    optimizer._core.discard_gradients()
+    for group, saved in zip(optimizer.param_groups, merged["param_groups"]):
+        kept = set(group) | set(_VALUES)
+        group.update({key: deepcopy(value) for key, value in saved.items()
+                      if key in kept and key not in
+                      ("params", "param_names", "use_muon")
+                      and not (key == "eps" and group["use_muon"])})
+    for hook in optimizer._optimizer_load_state_dict_post_hooks.values():
+        hook(optimizer)
+
+
+def _merge(dicts: list[dict]) -> dict:
+    state, groups, first = {}, [], 0
+    for each in dicts:
+        keys = [key for group in each["param_groups"]
+                for key in group["params"]]
+        place = {key: first + i for i, key in enumerate(keys)}
+        first += len(keys)
+        state.update({place[key]: value for key, value in
+                      each["state"].items() if key in place})
+        for group in each["param_groups"]:
+            groups.append({**group, "params": [place[key] for key in
+                                               group["params"]]})
+    return {"state": state, "param_groups": groups}
+
+
+def _pairs(optimizer: Any, saved: list[dict]) -> Iterator[tuple[Member, int]]:
+    """By place in the groups, as torch does it; by name where both have one."""
+    counts = [len(group["params"]) for group in optimizer.param_groups]
+    found = [len(group["params"]) for group in saved]
+    if counts != found:
+        invalid("the state dict has other param groups: by use_muon each is cut "
+                "in two, Muon's parameters first", expected=str(counts),
+                found=str(found))
+    members = iter(optimizer._members)
+    for group, own in zip(saved, optimizer.param_groups):
+        names = group.get("param_names")
+        by_name = dict(zip(names, group["params"])) if names else {}
+        is_named = set(by_name) == set(own["param_names"])
+        for key, member in zip(group["params"], members):
+            yield member, by_name[member.name] if is_named else key
+
+
+def _require(optimizer: Any, groups: list[dict], state: dict,
+             pairs: list[tuple[Member, int]]) -> list[int]:
+    """Steps by group of the store; refuses, before anything is written, what
+    cannot be taken over."""
+    for group in groups:
+        for name in _REFUSED:
+            if group.get(name):
+                invalid(f"this optimizer has no {name}")
+    steps: dict[int, float] = {}
+    for member, key in pairs:
+        values = state.get(key, {})
+        known = {*_KINDS[member.optimizer], "master", "step"}
+        for name, value in values.items():
+            if name not in known:
+                invalid("the state dict has state that this parameter has no "
+                        "place for", member.name, ", ".join(sorted(known)),
+                        name)
+            if name != "step":
+                _own_part(optimizer._core, member, value)
+        if member.optimizer == "adam" and "step" in values:
+            step = float(values["step"])
+            if steps.setdefault(member.group, step) != step:
+                invalid("parameters of one group have taken different numbers "
+                        "of steps", member.name, str(steps[member.group]),
+                        str(step))
+    old = optimizer._core.group_steps
+    return [int(steps.get(i, old[i])) for i in range(len(old))]
+
+
+def _own_part(core: Any, member: Member, value: torch.Tensor) -> torch.Tensor:
+    begin, end = core.own_range(member.index)
+    part = member.own_part(value, begin, end)
+    if part.numel() != end - begin:
+        invalid("the state is cut in another way than its parameter",
+                member.name, f"{end - begin} elements", f"{part.numel()}")
+    return part
+
+
+def _write(core: Any, member: Member, values: dict) -> None:
+    for key, kind in _KINDS[member.optimizer].items():
+        begin, end = core.own_range(member.index)
+        part = (_own_part(core, member, values[key]) if key in values
+                else torch.zeros(end - begin))
+        core.write_state(member.index, kind, part)
+    if "master" in values:
+        master = _own_part(core, member, values["master"])
+        core.write_state(member.index, "master", master)
+        core.write_state(member.index, "weight", master)
+        # The model's weights count, where they are others.
+        member.forget_weights()
