@@ -26,9 +26,9 @@ DType PrecisionDType(const std::string& precision) {
   return precision == "fp16" ? DType::kF16 : DType::kF32;
 }
 
-class Finder {
+class LayoutFinder {
  public:
-  explicit Finder(const Checkpoint& checkpoint)
+  explicit LayoutFinder(const Checkpoint& checkpoint)
       : checkpoint_(checkpoint),
         index_(checkpoint),
         stage_(checkpoint.info().stage.value_or(0)) {}
@@ -155,7 +155,7 @@ class Finder {
 }  // namespace
 
 StoredLayout StoredLayoutOf(const Checkpoint& checkpoint) {
-  return Finder(checkpoint).Run();
+  return LayoutFinder(checkpoint).Run();
 }
 
 int64_t SubGroupSizeOf(const StoredLayout& layout, int32_t num_ranks,

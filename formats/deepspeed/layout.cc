@@ -30,9 +30,10 @@ int64_t PartitionElementsInFile(const RankStates& rank, size_t flat_group) {
                     "partition elements");
 }
 
-class Builder {
+class LayoutBuilder {
  public:
-  Builder(const ModelStates& model, const RankStates& rank0, int32_t num_ranks)
+  LayoutBuilder(const ModelStates& model, const RankStates& rank0,
+                int32_t num_ranks)
       : model_(model), rank0_(rank0) {
     rule_.stage = rank0.stage;
     rule_.num_ranks = num_ranks;
@@ -198,7 +199,7 @@ class Builder {
 Layout BuildLayout(const ModelStates& model, const RankStates& rank0,
                    int32_t num_ranks) {
   try {
-    return Builder(model, rank0, num_ranks).Run();
+    return LayoutBuilder(model, rank0, num_ranks).Run();
   } catch (const Error& error) {
     // What makes no sense to the partitioning is damage: it comes from files.
     throw Error(ErrorCode::kDataLoss, error.message(), error.place())

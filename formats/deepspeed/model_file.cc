@@ -16,10 +16,10 @@ using torchfile::Draft;
 using torchfile::NodeId;
 using Kind = ModuleEntry::Kind;
 
-class Builder {
+class ModelFileBuilder {
  public:
-  Builder(const Target& target, const TargetSegments& segments, int32_t rank,
-          FileDraft& file)
+  ModelFileBuilder(const Target& target, const TargetSegments& segments,
+                   int32_t rank, FileDraft& file)
       : target_(target),
         segments_(segments),
         rank_(rank),
@@ -230,7 +230,7 @@ class Builder {
 
 void BuildModelFile(const Target& target, const TargetSegments& segments,
                     int32_t rank, FileDraft& file) {
-  Builder(target, segments, rank, file).Run();
+  ModelFileBuilder(target, segments, rank, file).Run();
 }
 
 }  // namespace muonstore::deepspeed

@@ -22,10 +22,10 @@ using torchfile::Value;
 
 constexpr double kDefaultClipping = 1;
 
-class Builder {
+class OptimFileBuilder {
  public:
-  Builder(const Target& target, const TargetSegments& segments, int32_t rank,
-          FileDraft& file)
+  OptimFileBuilder(const Target& target, const TargetSegments& segments,
+                   int32_t rank, FileDraft& file)
       : target_(target),
         segments_(segments),
         rank_(rank),
@@ -329,7 +329,7 @@ class Builder {
 
 void BuildOptimFile(const Target& target, const TargetSegments& segments,
                     int32_t rank, FileDraft& file) {
-  Builder(target, segments, rank, file).Run();
+  OptimFileBuilder(target, segments, rank, file).Run();
 }
 
 }  // namespace muonstore::deepspeed

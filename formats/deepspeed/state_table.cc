@@ -8,10 +8,10 @@
 namespace muonstore::deepspeed {
 namespace {
 
-class Builder {
+class StateTableBuilder {
  public:
-  Builder(const Layout& layout, std::span<const RankStates* const> ranks,
-          bool offloaded)
+  StateTableBuilder(const Layout& layout,
+                    std::span<const RankStates* const> ranks, bool offloaded)
       : layout_(layout), ranks_(ranks), offloaded_(offloaded) {}
 
   StateTable Run() {
@@ -184,7 +184,7 @@ class Builder {
 StateTable BuildStateTable(const Layout& layout,
                            std::span<const RankStates* const> ranks,
                            bool offloaded) {
-  return Builder(layout, ranks, offloaded).Run();
+  return StateTableBuilder(layout, ranks, offloaded).Run();
 }
 
 }  // namespace muonstore::deepspeed

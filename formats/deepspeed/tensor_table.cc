@@ -14,9 +14,9 @@ int64_t PieceElements(int64_t num_elements, int64_t num_ranks) {
   return num_elements / num_ranks + (num_elements % num_ranks != 0 ? 1 : 0);
 }
 
-class Builder {
+class TensorTableBuilder {
  public:
-  Builder(const Parts& parts, SegmentTable* segments)
+  TensorTableBuilder(const Parts& parts, SegmentTable* segments)
       : parts_(parts), segments_(segments) {
     const auto& specs = parts.layout->specs;
     for (size_t i = 0; i < specs.size(); ++i) {
@@ -265,7 +265,7 @@ std::vector<Fragment> PieceFragments(const TensorSource& source,
 }  // namespace
 
 TensorTable BuildTensorTable(const Parts& parts, SegmentTable* segments) {
-  return Builder(parts, segments).Run();
+  return TensorTableBuilder(parts, segments).Run();
 }
 
 std::vector<Fragment> FragmentsOf(const Parts& parts,

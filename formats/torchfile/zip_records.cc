@@ -15,7 +15,7 @@ constexpr uint16_t kZip64Id = 1;
 constexpr uint16_t kPaddingId = 0x4246;  // "FB".
 constexpr uint64_t kExtraHeaderBytes = 4;
 constexpr uint64_t kZip64SizesBytes = kExtraHeaderBytes + 16;
-constexpr uint64_t kSaturated = std::numeric_limits<uint32_t>::max();
+constexpr uint64_t kSaturatedField = std::numeric_limits<uint32_t>::max();
 constexpr uint16_t kVersionMadeBy = 0x031e;
 constexpr uint16_t kVersionNeeded = 45;
 
@@ -28,7 +28,7 @@ class Bytes {
   }
   // 4 bytes, all ones where the number needs 8.
   Bytes& Add32(uint64_t value) {
-    return Add(static_cast<uint32_t>(std::min(value, kSaturated)));
+    return Add(static_cast<uint32_t>(std::min(value, kSaturatedField)));
   }
   Bytes& Add16(uint64_t value) {
     return Add(static_cast<uint16_t>(
@@ -45,7 +45,7 @@ class Bytes {
 };
 
 bool IsLarge(const ZipRecordPlan& record) {
-  return record.size_bytes >= kSaturated;
+  return record.size_bytes >= kSaturatedField;
 }
 
 // Up to the padding's own header, which is always there.
@@ -73,7 +73,7 @@ uint64_t EndOfRecord(const ZipRecordPlan& record) {
 std::string LocalHeader(const ZipRecordPlan& record) {
   const uint64_t padding = record.data_offset_bytes -
                            record.header_offset_bytes - HeaderBytes(record);
-  const uint64_t size32 = IsLarge(record) ? kSaturated : 0;
+  const uint64_t size32 = IsLarge(record) ? kSaturatedField : 0;
   Bytes bytes;
   bytes.Add(kLocalSignature).Add(uint16_t{0}).Add(kFlags).Add(uint16_t{0});
   bytes.Add(uint32_t{0}).Add(uint32_t{0});  // Time and date, CRC-32.
@@ -101,7 +101,7 @@ std::string DataDescriptor(const ZipRecordPlan& record) {
 }
 
 std::string CentralHeader(const ZipRecordPlan& record) {
-  const bool is_far = record.header_offset_bytes >= kSaturated;
+  const bool is_far = record.header_offset_bytes >= kSaturatedField;
   Bytes zip64;
   if (IsLarge(record)) {
     zip64.Add(record.size_bytes).Add(record.size_bytes);

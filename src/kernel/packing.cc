@@ -48,7 +48,7 @@ void PackTransposed(const Block<const BF16>& matrix, BF16* packed) {
   for (int64_t row = 0; row < matrix.rows; row += kTransposeSide) {
     BF16* to = packed + row / kPackedCols * kPackedCols * matrix.cols +
                row % kPackedCols * 2;
-    for (int64_t col = 0; col < matrix.cols; col += kPackedRows) {
+    for (int64_t col = 0; col < matrix.cols; col += kPanelRows) {
       Square16 square;
       for (size_t i = 0; i < square.size(); ++i) {
         LoadRow(

@@ -22,7 +22,7 @@
 namespace muonstore {
 
 inline constexpr int64_t kPackedCols = 64;
-inline constexpr int64_t kPackedRows = 32;
+inline constexpr int64_t kPanelRows = 32;
 
 inline int64_t PackedSize(int64_t num_rows, int64_t num_cols) {
   return num_rows * RoundUp(num_cols, kPackedCols);

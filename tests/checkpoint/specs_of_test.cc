@@ -19,7 +19,7 @@ namespace {
 using testing::Contains;
 using testing::Not;
 
-std::unique_ptr<Checkpoint> OpenCase(const std::string& name) {
+std::unique_ptr<Checkpoint> OpenNamed(const std::string& name) {
   return OpenCheckpoint(
       PosixFileSystem(),
       (testutil::FindDeepSpeedCase(name).folder / "ckpt/step5").string());
@@ -39,7 +39,7 @@ const ParameterSpec& Find(const std::vector<ParameterSpec>& specs,
 }
 
 TEST(SpecsOf, GivesTheModelInItsOrder) {
-  const auto specs = SpecsOf(*OpenCase("s2-ws2-bf16-none-base"));
+  const auto specs = SpecsOf(*OpenNamed("s2-ws2-bf16-none-base"));
   ASSERT_EQ(specs.size(), 25U);
   EXPECT_EQ(specs[0].name, "embed_tokens.weight");
   EXPECT_EQ(specs[0].optimizer, Optimizer::kAdam);
@@ -56,7 +56,7 @@ TEST(SpecsOf, GivesTheModelInItsOrder) {
 TEST(SpecsOf, PartitionsAsTheRunDid) {
   for (const char* name : {"s2-ws2-bf16-none-base", "s3-ws2-bf16-none-base",
                            "s3-ws4-bf16-cpu-base"}) {
-    const auto checkpoint = OpenCase(name);
+    const auto checkpoint = OpenNamed(name);
     const auto specs = SpecsOf(*checkpoint);
     const Partitioning partitioning =
         Partitioning::Build(specs, {.stage = *checkpoint->info().stage,
@@ -76,19 +76,19 @@ TEST(SpecsOf, PartitionsAsTheRunDid) {
 }
 
 TEST(SpecsOf, FrozenParametersAreThereWithoutOptimizer) {
-  const auto specs = SpecsOf(*OpenCase("s3-ws2-bf16-none-frozen"));
+  const auto specs = SpecsOf(*OpenNamed("s3-ws2-bf16-none-frozen"));
   EXPECT_EQ(specs.size(), 25U);
   EXPECT_EQ(Find(specs, "blocks.0.fc1.weight").optimizer, Optimizer::kNone);
 }
 
 TEST(SpecsOf, TiedAndBufferNamesAreNoParameters) {
-  const auto tied = OpenCase("s2-ws2-bf16-none-tied");
+  const auto tied = OpenNamed("s2-ws2-bf16-none-tied");
   ASSERT_FALSE(tied->info().aliases.empty());
   for (const auto& [dropped, kept] : tied->info().aliases) {
     EXPECT_THAT(NamesOf(SpecsOf(*tied)), Not(Contains(dropped)));
     EXPECT_THAT(NamesOf(SpecsOf(*tied)), Contains(kept));
   }
-  const auto buffers = OpenCase("s2-ws2-bf16-none-buffer");
+  const auto buffers = OpenNamed("s2-ws2-bf16-none-buffer");
   for (const CheckpointTensor& tensor : buffers->tensors()) {
     if (tensor.key.kind != kBuffer) continue;
     EXPECT_THAT(NamesOf(SpecsOf(*buffers)),

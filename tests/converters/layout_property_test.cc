@@ -65,7 +65,7 @@ oracle::Rule RandomRule(Random& random) {
   return rule;
 }
 
-Case RandomCase(Random& random) {
+Case RandomLayoutCase(Random& random) {
   constexpr DType kPrecisions[] = {DType::kBF16, DType::kF16, DType::kF32};
   Case c;
   c.spec.precision = kPrecisions[random.Pick(0, 2)];
@@ -184,7 +184,7 @@ TEST(LayoutPropertyTest, EveryRankGetsWhatTheOracleSays) {
   testutil::Scratch scratch;
   for (uint64_t seed = 1; seed <= 150; ++seed) {
     Random random(seed);
-    const Case c = RandomCase(random);
+    const Case c = RandomLayoutCase(random);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + Describe(c.spec.rule) +
                  " -> " + Describe(c.target));
     const auto tag = scratch / std::to_string(seed);

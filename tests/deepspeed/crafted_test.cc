@@ -18,7 +18,7 @@ namespace muonstore::deepspeed {
 namespace {
 
 using Value = PythonValue;
-constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
 
 TEST(CraftedTest, TheUnchangedCheckpointsAreSound) {
   for (const int stage : {1, 2, 3}) {
@@ -73,8 +73,8 @@ TEST(CraftedTest, ExpertsAreRefusedByName) {
 }
 
 TEST(CraftedTest, StagesThatZeroDoesNotHave) {
-  for (const int64_t stage :
-       {int64_t{0}, int64_t{7}, int64_t{-1}, (int64_t{1} << 32) + 2, kHuge}) {
+  for (const int64_t stage : {int64_t{0}, int64_t{7}, int64_t{-1},
+                              (int64_t{1} << 32) + 2, kLargest}) {
     Crafted crafted(2);
     crafted.zero(0).Set("zero_stage", Value::Int(stage));
     crafted.ExpectUnsupported(
@@ -265,7 +265,7 @@ TEST(CraftedTest, SwappedSubGroupsBeyondAllBounds) {
     crafted.model(rank)
         .Get("param_shapes")
         .at(0)
-        .Set("p0", Value::Size({kHuge / 2}));
+        .Set("p0", Value::Size({kLargest / 2}));
   }
   crafted.ExpectDataLoss({crafted.tag()});
 }
@@ -274,7 +274,7 @@ TEST(CraftedTest, SwappedSubGroupsBeyondAllBounds) {
 // whatever comes of it, it is an Error or a checkpoint.
 void ReplaceEach(Value& value, const std::function<void()>& check) {
   for (const Value& other :
-       {Value(), Value::Int(-kHuge), Value::Dict(), F32(2)}) {
+       {Value(), Value::Int(-kLargest), Value::Dict(), F32(2)}) {
     const Value original = value;
     value = other;
     check();

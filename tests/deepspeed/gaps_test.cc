@@ -23,7 +23,7 @@ using testing::Pair;
 constexpr auto kFault = Finding::Severity::kFault;
 constexpr auto kWarning = Finding::Severity::kWarning;
 
-Value& ParamGroup(Crafted& crafted, int rank, size_t group) {
+Value& GroupOfRank(Crafted& crafted, int rank, size_t group) {
   return crafted.zero(rank)
       .Get("base_optimizer_state")
       .Get("param_groups")
@@ -77,7 +77,7 @@ TEST(GapsTest, AStepThatOnlyTheGroupCounts) {
   Crafted crafted(2);
   for (const int rank : {0, 1}) {
     crafted.state(rank, 1).Erase("step");
-    ParamGroup(crafted, rank, 1).Set("step", Value::Int(5));
+    GroupOfRank(crafted, rank, 1).Set("step", Value::Int(5));
   }
   crafted.ExpectFinding(kWarning, "step_missing", {"the param group counts"});
 }
@@ -88,7 +88,7 @@ TEST(GapsTest, OptimizersWithOneMomentNeedNoStep) {
   for (const int rank : {0, 1}) {
     crafted.state(rank, 1).Erase("step");
     crafted.state(rank, 1).Erase("exp_avg_sq");
-    ParamGroup(crafted, rank, 1).Erase("use_muon");
+    GroupOfRank(crafted, rank, 1).Erase("use_muon");
   }
   crafted.Open();
   EXPECT_THAT(crafted.Verify(), IsEmpty());

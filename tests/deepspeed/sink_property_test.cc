@@ -30,7 +30,7 @@ Wish RandomWish(Random& random) {
   return wish;
 }
 
-bool ChangesUnit(const Checkpoint& source, const Wish& wish) {
+bool ChangesMomentumUnit(const Checkpoint& source, const Wish& wish) {
   const CheckpointInfo& info = source.info();
   return info.precision == "fp16" && info.momentum &&
          (info.momentum->unit == MomentumUnit::kLossScaled) !=
@@ -52,7 +52,7 @@ void ConvertRandomly(const CheckpointSpec& spec, Random& random) {
       PosixFileSystem(), (scratch / "source").string(), {.allow_loss = true});
   for (int i = 0; i < 3; ++i) {
     const Wish wish = RandomWish(random);
-    if (ChangesUnit(*source, wish)) {
+    if (ChangesMomentumUnit(*source, wish)) {
       continue;
     }
     SCOPED_TRACE(ToString(wish));

@@ -40,18 +40,18 @@ MatrixLayout LayoutOf(const ReplayParameter& parameter,
 
 oracle::MatrixRule RuleOf(const ReplayParameter& parameter,
                           const StepsReplay& replay) {
-  using Kind = oracle::MatrixRule::Kind;
-  if (parameter.kind == "experts") return {.kind = Kind::kExperts};
+  using RuleKind = oracle::MatrixRule::Kind;
+  if (parameter.kind == "experts") return {.kind = RuleKind::kExperts};
   if (parameter.kind != "qkv" || replay.split.empty()) return {};
   if (replay.split == "per_head") {
-    return {.kind = Kind::kPerHead, .count = 3 * replay.num_heads};
+    return {.kind = RuleKind::kPerHead, .count = 3 * replay.num_heads};
   }
   if (replay.split == "qkv_packed") {
-    return {.kind = Kind::kPackedRows,
+    return {.kind = RuleKind::kPackedRows,
             .sizes = std::vector<int64_t>(3, RowsOf(parameter) / 3),
             .count = replay.num_heads};
   }
-  return {.kind = Kind::kInterleavedPacked, .count = replay.num_heads};
+  return {.kind = RuleKind::kInterleavedPacked, .count = replay.num_heads};
 }
 
 // One step: which gradients, and whether one of them is not finite.

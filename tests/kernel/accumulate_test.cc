@@ -11,7 +11,7 @@
 namespace muonstore {
 namespace {
 
-constexpr size_t kCount = 200;
+constexpr size_t kAccumulateCount = 200;
 
 std::vector<std::byte> Packed(DType dtype, const std::vector<float>& values) {
   std::vector<std::byte> bytes(values.size() *
@@ -31,14 +31,14 @@ class Accumulate : public testing::TestWithParam<DType> {};
 
 TEST_P(Accumulate, SetsThenAddsWithOneRounding) {
   const std::vector<std::byte> first =
-      Packed(GetParam(), NormalFloats(kCount, 1));
+      Packed(GetParam(), NormalFloats(kAccumulateCount, 1));
   const std::vector<std::byte> second =
-      Packed(GetParam(), NormalFloats(kCount, 2, 100.0F));
-  std::vector<float> accumulator(kCount, std::nanf(""));
+      Packed(GetParam(), NormalFloats(kAccumulateCount, 2, 100.0F));
+  std::vector<float> accumulator(kAccumulateCount, std::nanf(""));
   AccumulateGradient(GetParam(), first, AccumulateMode::kSet, accumulator);
   EXPECT_EQ(accumulator, Widened(GetParam(), first));
   AccumulateGradient(GetParam(), second, AccumulateMode::kAdd, accumulator);
-  for (size_t i = 0; i < kCount; ++i) {
+  for (size_t i = 0; i < kAccumulateCount; ++i) {
     const double exact = static_cast<double>(Widened(GetParam(), first)[i]) +
                          static_cast<double>(Widened(GetParam(), second)[i]);
     ASSERT_EQ(accumulator[i], static_cast<float>(exact));
@@ -48,11 +48,11 @@ TEST_P(Accumulate, SetsThenAddsWithOneRounding) {
 TEST_P(Accumulate, BitsDoNotDependOnCutOrAlignment) {
   const auto size = static_cast<size_t>(SizeBytes(GetParam()));
   const std::vector<std::byte> chunk =
-      Packed(GetParam(), NormalFloats(kCount, 3));
-  const std::vector<float> start = NormalFloats(kCount, 4);
+      Packed(GetParam(), NormalFloats(kAccumulateCount, 3));
+  const std::vector<float> start = NormalFloats(kAccumulateCount, 4);
   std::vector<float> whole = start;
   AccumulateGradient(GetParam(), chunk, AccumulateMode::kAdd, whole);
-  for (const auto& [begin, count] : ManyCuts(kCount)) {
+  for (const auto& [begin, count] : ManyCuts(kAccumulateCount)) {
     // One byte further on: no alignment at all.
     std::vector<std::byte> moved(count * size + 1);
     std::memcpy(moved.data() + 1, chunk.data() + begin * size, count * size);

@@ -11,7 +11,7 @@
 namespace muonstore {
 namespace {
 
-constexpr size_t kCount = 300;
+constexpr size_t kAdamCount = 300;
 
 struct State {
   std::vector<float> master;
@@ -26,13 +26,14 @@ struct State {
 };
 
 State SomeState(uint64_t seed) {
-  State state{NormalFloats(kCount, seed), NormalFloats(kCount, seed + 1, 0.1F),
-              NormalFloats(kCount, seed + 2, 0.1F)};
+  State state{NormalFloats(kAdamCount, seed),
+              NormalFloats(kAdamCount, seed + 1, 0.1F),
+              NormalFloats(kAdamCount, seed + 2, 0.1F)};
   for (float& value : state.exp_avg_sq) value *= value;
   return state;
 }
 
-std::vector<AdamParams> AllParams() {
+std::vector<AdamParams> AllAdamParams() {
   std::vector<AdamParams> all;
   for (const auto order : {AdamOrder::kTorch, AdamOrder::kDeepSpeed}) {
     for (const bool decoupled : {true, false}) {
@@ -84,12 +85,12 @@ Element Expected(const AdamParams& p, double accumulated, Element e) {
 // DeepSpeed's order are 1 - pow in float, which costs c1 and c2 up to 2^-24 /
 // (1 - beta) more.
 TEST(Adam, BothOrdersFollowTheFormulaInDouble) {
-  for (const AdamParams& params : AllParams()) {
+  for (const AdamParams& params : AllAdamParams()) {
     const State before = SomeState(10);
     State after = before;
-    const std::vector<float> accumulated = NormalFloats(kCount, 13);
-    AdamStep(params, accumulated, after.view(0, kCount), {});
-    for (size_t i = 0; i < kCount; ++i) {
+    const std::vector<float> accumulated = NormalFloats(kAdamCount, 13);
+    AdamStep(params, accumulated, after.view(0, kAdamCount), {});
+    for (size_t i = 0; i < kAdamCount; ++i) {
       const Element e = Expected(
           params, accumulated[i],
           {before.master[i], before.exp_avg[i], before.exp_avg_sq[i], 0});
@@ -108,12 +109,12 @@ TEST(Adam, BothOrdersFollowTheFormulaInDouble) {
 }
 
 TEST(Adam, TheNextGenerationMayLieElsewhere) {
-  const std::vector<float> accumulated = NormalFloats(kCount, 14);
-  for (const AdamParams& params : AllParams()) {
+  const std::vector<float> accumulated = NormalFloats(kAdamCount, 14);
+  for (const AdamParams& params : AllAdamParams()) {
     State in_place = SomeState(15);
     State from = SomeState(15);
     State to = SomeState(16);
-    AdamStep(params, accumulated, in_place.view(0, kCount), {});
+    AdamStep(params, accumulated, in_place.view(0, kAdamCount), {});
     AdamStep(params, accumulated,
              {.master = {from.master, to.master},
               .exp_avg = {from.exp_avg, to.exp_avg},
@@ -129,15 +130,15 @@ TEST(Adam, TheNextGenerationMayLieElsewhere) {
 }
 
 TEST(Adam, BitsDoNotDependOnTheCut) {
-  const std::vector<float> accumulated = NormalFloats(kCount, 20);
-  for (const AdamParams& params : AllParams()) {
+  const std::vector<float> accumulated = NormalFloats(kAdamCount, 20);
+  for (const AdamParams& params : AllAdamParams()) {
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
       State whole = SomeState(21);
-      WeightBuffer whole_weights(dtype, kCount);
-      AdamStep(params, accumulated, whole.view(0, kCount),
-               whole_weights.view(0, kCount));
+      WeightBuffer whole_weights(dtype, kAdamCount);
+      AdamStep(params, accumulated, whole.view(0, kAdamCount),
+               whole_weights.view(0, kAdamCount));
       for (size_t begin = 0; begin < 20; ++begin) {
-        const size_t count = 1 + (begin * 37) % (kCount - 20);
+        const size_t count = 1 + (begin * 37) % (kAdamCount - 20);
         State part = SomeState(21);
         WeightBuffer weights(dtype, count);
         AdamStep(params, std::span(accumulated).subspan(begin, count),
@@ -156,13 +157,13 @@ TEST(Adam, BitsDoNotDependOnTheCut) {
 }
 
 TEST(Adam, ComputeWeightsAreTheRoundedMaster) {
-  const std::vector<float> accumulated = NormalFloats(kCount, 30);
-  for (const AdamParams& params : AllParams()) {
+  const std::vector<float> accumulated = NormalFloats(kAdamCount, 30);
+  for (const AdamParams& params : AllAdamParams()) {
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
       State state = SomeState(31);
-      WeightBuffer weights(dtype, kCount);
-      AdamStep(params, accumulated, state.view(0, kCount),
-               weights.view(0, kCount));
+      WeightBuffer weights(dtype, kAdamCount);
+      AdamStep(params, accumulated, state.view(0, kAdamCount),
+               weights.view(0, kAdamCount));
       std::vector<std::byte> expected(weights.bytes.size());
       ConvertFromF32(state.master, dtype, expected);
       ASSERT_EQ(weights.bytes, expected);
@@ -197,11 +198,11 @@ TEST(Adam, FollowsTorchForAHundredSteps) {
 
 TEST(Adam, BadCallsAreRefused) {
   State state = SomeState(40);
-  const std::vector<float> accumulated(kCount);
-  EXPECT_THROW(AdamStep({.step = 0}, accumulated, state.view(0, kCount), {}),
-               Error);
-  const AdamState good = state.view(0, kCount);
-  const auto shorter = std::span<float>(state.master).first(kCount - 1);
+  const std::vector<float> accumulated(kAdamCount);
+  EXPECT_THROW(
+      AdamStep({.step = 0}, accumulated, state.view(0, kAdamCount), {}), Error);
+  const AdamState good = state.view(0, kAdamCount);
+  const auto shorter = std::span<float>(state.master).first(kAdamCount - 1);
   EXPECT_THROW(
       AdamStep({}, accumulated, {shorter, good.exp_avg, good.exp_avg_sq}, {}),
       Error);
@@ -211,7 +212,7 @@ TEST(Adam, BadCallsAreRefused) {
   EXPECT_THROW(
       AdamStep({}, accumulated, {good.master, good.exp_avg, shorter}, {}),
       Error);
-  std::vector<std::byte> bytes(kCount);
+  std::vector<std::byte> bytes(kAdamCount);
   EXPECT_THROW(AdamStep({}, accumulated, good, {DType::kBF16, bytes}), Error);
 }
 

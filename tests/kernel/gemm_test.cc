@@ -21,7 +21,7 @@ void omp_set_num_threads(int num_threads);
 namespace muonstore {
 namespace {
 
-constexpr float kGuard = 777.0F;
+constexpr float kGemmGuard = 777.0F;
 
 struct Sides {
   int64_t m;
@@ -57,7 +57,7 @@ Operands MakeOperands(const Sides& sides, bool transposed, uint64_t seed) {
   call.b_transposed = transposed;
   made.a = Random(call.m * call.lda, &rng);
   made.b = Random((transposed ? call.n : call.k) * call.ldb, &rng);
-  made.c.assign(static_cast<size_t>(call.m * call.ldc), kGuard);
+  made.c.assign(static_cast<size_t>(call.m * call.ldc), kGemmGuard);
   call.a = made.a.data();
   call.b = made.b.data();
   call.c = made.c.data();
@@ -99,7 +99,7 @@ void ExpectProduct(const Operands& operands) {
       SCOPED_TRACE(std::to_string(i) + ", " + std::to_string(j));
       ExpectEntry(row[j], ExactEntry(call, i, j), call.k);
     }
-    EXPECT_EQ(std::count(row + call.n, row + call.ldc, kGuard),
+    EXPECT_EQ(std::count(row + call.n, row + call.ldc, kGemmGuard),
               call.ldc - call.n);
   }
 }
@@ -132,7 +132,7 @@ PackedOperands MakePacked(const Sides& sides, bool accumulate, uint64_t seed) {
                         : std::vector<float>(static_cast<size_t>(m * n),
                                              std::nanf(""));
   made.c = made.old;
-  made.c.resize(made.c.size() + 64, kGuard);
+  made.c.resize(made.c.size() + 64, kGemmGuard);
   made.call = {.m = m,
                .n = n,
                .k = k,
@@ -162,7 +162,8 @@ void ExpectProduct(const PackedOperands& operands) {
       ExpectEntry(call.c[i * call.n + j], exact, call.k + 1);
     }
   }
-  EXPECT_EQ(std::count(operands.c.end() - 64, operands.c.end(), kGuard), 64);
+  EXPECT_EQ(std::count(operands.c.end() - 64, operands.c.end(), kGemmGuard),
+            64);
 }
 
 std::vector<Sides> ManySides() {

@@ -11,9 +11,9 @@
 namespace muonstore {
 namespace {
 
-constexpr float kGuard = -7.0F;
+constexpr float kPassesGuard = -7.0F;
 
-std::vector<std::pair<int64_t, int64_t>> Shapes() {
+std::vector<std::pair<int64_t, int64_t>> PassesShapes() {
   return {{1, 1}, {16, 16}, {17, 5}, {5, 17}, {48, 33}, {64, 64}, {31, 32}};
 }
 
@@ -27,11 +27,11 @@ std::vector<float> Numbered(int64_t rows, int64_t ld) {
 }
 
 TEST(MatrixPasses, TransposeAndScaleReachEveryEdge) {
-  for (const auto& [rows, cols] : Shapes()) {
+  for (const auto& [rows, cols] : PassesShapes()) {
     const int64_t ld = cols + 3;
     const int64_t out_ld = rows + 2;
     const std::vector<float> in = Numbered(rows, ld);
-    std::vector<float> copied(static_cast<size_t>(cols * out_ld), kGuard);
+    std::vector<float> copied(static_cast<size_t>(cols * out_ld), kPassesGuard);
     std::vector<float> scaled = copied;
     TransposeInto({in.data(), ld, rows, cols}, copied.data(), out_ld);
     ScaleTransposedInto({in.data(), ld, rows, cols}, 0.3, scaled.data(),
@@ -40,17 +40,17 @@ TEST(MatrixPasses, TransposeAndScaleReachEveryEdge) {
       for (int64_t i = 0; i < out_ld; ++i) {
         const auto at = static_cast<size_t>(j * out_ld + i);
         const float value =
-            i < rows ? in[static_cast<size_t>(i * ld + j)] : kGuard;
+            i < rows ? in[static_cast<size_t>(i * ld + j)] : kPassesGuard;
         EXPECT_EQ(copied[at], value);
         EXPECT_EQ(scaled[at],
-                  i < rows ? static_cast<float>(value * 0.3) : kGuard);
+                  i < rows ? static_cast<float>(value * 0.3) : kPassesGuard);
       }
     }
   }
 }
 
 TEST(MatrixPasses, RoundTransposedIsRoundAndTranspose) {
-  for (const auto& [rows, cols] : Shapes()) {
+  for (const auto& [rows, cols] : PassesShapes()) {
     const int64_t out_ld = rows + 1;
     const std::vector<float> in = Numbered(rows, cols);
     std::vector<BF16> out(static_cast<size_t>(cols * out_ld), BF16{0x7777});
@@ -73,7 +73,7 @@ TEST(MatrixPasses, AddScaledRoundsOnceAndStaysInside) {
   for (const float value : Numbered(kRows, kCols)) {
     x.push_back({BF16FromFloat(value * 0.7F)});
   }
-  std::vector<float> out(kRows * (kCols + 1), kGuard);
+  std::vector<float> out(kRows * (kCols + 1), kPassesGuard);
   std::vector<float> in_place = product;
   AddScaledInto({product.data(), kCols, kRows, kCols}, x.data(), kCols, 3.4F,
                 out.data(), kCols + 1);
@@ -86,7 +86,7 @@ TEST(MatrixPasses, AddScaledRoundsOnceAndStaysInside) {
       EXPECT_EQ(in_place[at], expected);
       EXPECT_EQ(out[static_cast<size_t>(i * (kCols + 1) + j)], expected);
     }
-    EXPECT_EQ(out[static_cast<size_t>(i * (kCols + 1) + kCols)], kGuard);
+    EXPECT_EQ(out[static_cast<size_t>(i * (kCols + 1) + kCols)], kPassesGuard);
   }
 }
 

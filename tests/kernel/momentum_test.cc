@@ -10,9 +10,9 @@
 namespace muonstore {
 namespace {
 
-constexpr size_t kCount = 300;
+constexpr size_t kMomentumCount = 300;
 
-std::vector<MomentumParams> AllParams() {
+std::vector<MomentumParams> AllMomentumParams() {
   std::vector<MomentumParams> all;
   for (const auto convention :
        {MomentumConvention::kLerp, MomentumConvention::kAccumulate}) {
@@ -55,14 +55,14 @@ Oracle Expected(const MomentumParams& params, double accumulated,
 // Nine roundings at most: of two constants, of g twice, of the difference and
 // the sum of each blend, and of the new momentum within the second.
 TEST(Momentum, FollowsTheFormulasInDouble) {
-  for (const MomentumParams& params : AllParams()) {
+  for (const MomentumParams& params : AllMomentumParams()) {
     const std::vector<float> accumulated =
-        NormalFloats(kCount, 1, params.divisor);
-    const std::vector<float> momentum = NormalFloats(kCount, 2);
+        NormalFloats(kMomentumCount, 1, params.divisor);
+    const std::vector<float> momentum = NormalFloats(kMomentumCount, 2);
     std::vector<float> update = accumulated;
     std::vector<float> updated = momentum;
     UpdateMomentum(params, update, updated);
-    for (size_t i = 0; i < kCount; ++i) {
+    for (size_t i = 0; i < kMomentumCount; ++i) {
       const Oracle oracle = Expected(params, accumulated[i], momentum[i]);
       const double tolerance = 9 * kF32Eps * oracle.magnitude;
       ASSERT_NEAR(updated[i], oracle.momentum, tolerance);
@@ -72,28 +72,28 @@ TEST(Momentum, FollowsTheFormulasInDouble) {
 }
 
 TEST(Momentum, TheNextGenerationMayLieElsewhere) {
-  for (const MomentumParams& params : AllParams()) {
-    const std::vector<float> momentum = NormalFloats(kCount, 4);
-    std::vector<float> update = NormalFloats(kCount, 3);
+  for (const MomentumParams& params : AllMomentumParams()) {
+    const std::vector<float> momentum = NormalFloats(kMomentumCount, 4);
+    std::vector<float> update = NormalFloats(kMomentumCount, 3);
     std::vector<float> update_in_place = update;
     std::vector<float> in_place = momentum;
-    std::vector<float> next(kCount, -7.0F);
+    std::vector<float> next(kMomentumCount, -7.0F);
     UpdateMomentum(params, update_in_place, in_place);
     UpdateMomentum(params, update, {momentum, next});
     ASSERT_TRUE(SameBits(next, in_place));
     ASSERT_TRUE(SameBits(update, update_in_place));
-    ASSERT_TRUE(SameBits(momentum, NormalFloats(kCount, 4)));
+    ASSERT_TRUE(SameBits(momentum, NormalFloats(kMomentumCount, 4)));
   }
 }
 
 TEST(Momentum, BitsDoNotDependOnTheCut) {
-  for (const MomentumParams& params : AllParams()) {
-    const std::vector<float> accumulated = NormalFloats(kCount, 3);
-    const std::vector<float> momentum = NormalFloats(kCount, 4);
+  for (const MomentumParams& params : AllMomentumParams()) {
+    const std::vector<float> accumulated = NormalFloats(kMomentumCount, 3);
+    const std::vector<float> momentum = NormalFloats(kMomentumCount, 4);
     std::vector<float> whole_update = accumulated;
     std::vector<float> whole_momentum = momentum;
     UpdateMomentum(params, whole_update, whole_momentum);
-    for (const auto& [begin, count] : ManyCuts(kCount)) {
+    for (const auto& [begin, count] : ManyCuts(kMomentumCount)) {
       std::vector<float> update = accumulated;
       std::vector<float> updated = momentum;
       UpdateMomentum(params, std::span(update).subspan(begin, count),
@@ -115,14 +115,14 @@ TEST(Momentum, BitsDoNotDependOnTheCut) {
 // library's std::fma is one rounding, so this is torch's lerp bit for bit.
 TEST(Momentum, LerpRoundsAsTorchDoes) {
   const MomentumParams params = {.mu = 0.95};
-  std::vector<float> update = NormalFloats(kCount, 5);
-  std::vector<float> momentum = NormalFloats(kCount, 6);
+  std::vector<float> update = NormalFloats(kMomentumCount, 5);
+  std::vector<float> momentum = NormalFloats(kMomentumCount, 6);
   const std::vector<float> g = update;
   const std::vector<float> m = momentum;
   UpdateMomentum(params, update, momentum);
   const auto small = static_cast<float>(1 - 0.95);
   const float large = static_cast<float>(0.95) - 1.0F;
-  for (size_t i = 0; i < kCount; ++i) {
+  for (size_t i = 0; i < kMomentumCount; ++i) {
     const float blended = std::fma(small, g[i] - m[i], m[i]);
     ASSERT_EQ(momentum[i], blended);
     ASSERT_EQ(update[i], std::fma(large, blended - g[i], blended));
@@ -170,12 +170,12 @@ TEST(Momentum, LerpEqualsValuesOfTorch) {
 
 // Gradients times a loss scale, divided by it, give the same bits.
 TEST(Momentum, ALossScaleOfAPowerOfTwoChangesNothing) {
-  for (MomentumParams params : AllParams()) {
+  for (MomentumParams params : AllMomentumParams()) {
     params.divisor = 3;
-    std::vector<float> update = NormalFloats(kCount, 7);
+    std::vector<float> update = NormalFloats(kMomentumCount, 7);
     std::vector<float> scaled = update;
     for (float& value : scaled) value *= 1024;
-    std::vector<float> momentum = NormalFloats(kCount, 8);
+    std::vector<float> momentum = NormalFloats(kMomentumCount, 8);
     std::vector<float> scaled_momentum = momentum;
     UpdateMomentum(params, update, momentum);
     params.divisor *= 1024;

@@ -12,10 +12,10 @@
 namespace muonstore {
 namespace {
 
-constexpr size_t kCount = 300;
+constexpr size_t kUpdateCount = 300;
 constexpr DType kWeightTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
 
-std::vector<MuonUpdateParams> AllParams() {
+std::vector<MuonUpdateParams> AllUpdateParams() {
   return {{.lr = 0.02, .weight_decay = 0.1, .scale = 1},
           {.lr = 0.02, .weight_decay = 0, .scale = std::sqrt(3.0)},
           {.lr = 1e-3, .weight_decay = 0.01, .scale = 0.2 * std::sqrt(768.0)},
@@ -24,12 +24,12 @@ std::vector<MuonUpdateParams> AllParams() {
 
 // Five roundings: two constants, two products, the sum.
 TEST(MuonUpdate, FollowsTheFormulaInDouble) {
-  for (const MuonUpdateParams& params : AllParams()) {
-    const std::vector<float> update = NormalFloats(kCount, 1);
-    const std::vector<float> master = NormalFloats(kCount, 2);
+  for (const MuonUpdateParams& params : AllUpdateParams()) {
+    const std::vector<float> update = NormalFloats(kUpdateCount, 1);
+    const std::vector<float> master = NormalFloats(kUpdateCount, 2);
     std::vector<float> updated = master;
     ApplyMuonUpdate(params, update, updated, {});
-    for (size_t i = 0; i < kCount; ++i) {
+    for (size_t i = 0; i < kUpdateCount; ++i) {
       const double decayed = master[i] * (1 - params.lr * params.weight_decay);
       const double step = params.lr * params.scale * update[i];
       ASSERT_NEAR(updated[i], decayed - step,
@@ -41,39 +41,39 @@ TEST(MuonUpdate, FollowsTheFormulaInDouble) {
 TEST(MuonUpdate, RoundsAsTorchDoes) {
   const MuonUpdateParams params = {
       .lr = 0.02, .weight_decay = 0.1, .scale = 1.5};
-  const std::vector<float> update = NormalFloats(kCount, 3);
-  const std::vector<float> master = NormalFloats(kCount, 4);
+  const std::vector<float> update = NormalFloats(kUpdateCount, 3);
+  const std::vector<float> master = NormalFloats(kUpdateCount, 4);
   std::vector<float> updated = master;
   ApplyMuonUpdate(params, update, updated, {});
   const auto decay = static_cast<float>(1 - 0.02 * 0.1);
   const auto step = static_cast<float>(0.02 * 1.5);
-  for (size_t i = 0; i < kCount; ++i) {
+  for (size_t i = 0; i < kUpdateCount; ++i) {
     ASSERT_EQ(updated[i], std::fma(-step, update[i], master[i] * decay));
   }
 }
 
 TEST(MuonUpdate, TheNextGenerationMayLieElsewhere) {
-  const std::vector<float> update = NormalFloats(kCount, 5);
-  const std::vector<float> master = NormalFloats(kCount, 6);
-  for (const MuonUpdateParams& params : AllParams()) {
+  const std::vector<float> update = NormalFloats(kUpdateCount, 5);
+  const std::vector<float> master = NormalFloats(kUpdateCount, 6);
+  for (const MuonUpdateParams& params : AllUpdateParams()) {
     std::vector<float> in_place = master;
-    std::vector<float> next(kCount, -7.0F);
+    std::vector<float> next(kUpdateCount, -7.0F);
     ApplyMuonUpdate(params, update, in_place, {});
     ApplyMuonUpdate(params, update, {master, next}, {});
     ASSERT_TRUE(SameBits(next, in_place));
-    ASSERT_TRUE(SameBits(master, NormalFloats(kCount, 6)));
+    ASSERT_TRUE(SameBits(master, NormalFloats(kUpdateCount, 6)));
   }
 }
 
 TEST(MuonUpdate, BitsDoNotDependOnTheCut) {
-  const MuonUpdateParams params = AllParams()[2];
-  const std::vector<float> update = NormalFloats(kCount, 5);
-  const std::vector<float> master = NormalFloats(kCount, 6);
+  const MuonUpdateParams params = AllUpdateParams()[2];
+  const std::vector<float> update = NormalFloats(kUpdateCount, 5);
+  const std::vector<float> master = NormalFloats(kUpdateCount, 6);
   for (const DType dtype : kWeightTypes) {
     std::vector<float> whole = master;
-    WeightBuffer whole_weights(dtype, kCount);
-    ApplyMuonUpdate(params, update, whole, whole_weights.view(0, kCount));
-    for (const auto& [begin, count] : ManyCuts(kCount)) {
+    WeightBuffer whole_weights(dtype, kUpdateCount);
+    ApplyMuonUpdate(params, update, whole, whole_weights.view(0, kUpdateCount));
+    for (const auto& [begin, count] : ManyCuts(kUpdateCount)) {
       std::vector<float> part = master;
       WeightBuffer weights = whole_weights;
       const ComputeWeights view = weights.view(begin, count);

@@ -62,14 +62,14 @@ void RunPlan(const NewtonSchulzPlan& plan, const NewtonSchulzOptions& options,
   run({plan, in_place, work, gemm, team}, options.coefficients.steps);
 }
 
-std::vector<std::pair<int64_t, int64_t>> Shapes() {
+std::vector<std::pair<int64_t, int64_t>> CostShapes() {
   return {{1, 5},     {20, 90},   {64, 64},   {100, 130},
           {130, 100}, {128, 700}, {300, 310}, {560, 600}};
 }
 
 TEST(NewtonSchulzCost, CountsEveryOperationOfEveryPath) {
   for (NewtonSchulzOptions options : AllPaths()) {
-    for (const auto& [rows, cols] : Shapes()) {
+    for (const auto& [rows, cols] : CostShapes()) {
       const CountingGemm gemm;
       const NewtonSchulzPlan plan =
           MakePlan(options, rows, cols, gemm.bf16_rate());

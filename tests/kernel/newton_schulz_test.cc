@@ -21,7 +21,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr float kGuard = -12345.0F;
+constexpr float kNewtonSchulzGuard = -12345.0F;
 
 // A stack of matrices somewhere inside a larger array full of guards.
 struct Placed {
@@ -47,7 +47,8 @@ Placed Place(const std::vector<FloatMatrix>& matrices, int64_t gap,
   const auto batch = static_cast<int64_t>(matrices.size());
   const int64_t row_stride = cols + gap;
   const int64_t batch_stride = (rows + between) * row_stride;
-  placed.memory.assign(static_cast<size_t>(batch * batch_stride + 3), kGuard);
+  placed.memory.assign(static_cast<size_t>(batch * batch_stride + 3),
+                       kNewtonSchulzGuard);
   placed.view = {
       placed.memory.data() + 3, batch, rows, cols, batch_stride, row_stride};
   for (int64_t b = 0; b < batch; ++b) {
@@ -72,7 +73,8 @@ FloatMatrix Extract(Placed& placed, int64_t b) {
 }
 
 int64_t CountGuards(const Placed& placed) {
-  return std::count(placed.memory.begin(), placed.memory.end(), kGuard);
+  return std::count(placed.memory.begin(), placed.memory.end(),
+                    kNewtonSchulzGuard);
 }
 
 NewtonSchulzOptions BF16Options() {

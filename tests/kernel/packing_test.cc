@@ -11,7 +11,7 @@
 namespace muonstore {
 namespace {
 
-constexpr uint16_t kGuard = 0xABCD;
+constexpr uint16_t kPackingGuard = 0xABCD;
 
 // Rows further apart than they are long; every element has its own value.
 struct Source {
@@ -22,7 +22,7 @@ struct Source {
 Source MakeSource(int64_t rows, int64_t cols) {
   Source source;
   const int64_t ld = cols + 32;
-  source.memory.resize(static_cast<size_t>(rows * ld), BF16{kGuard});
+  source.memory.resize(static_cast<size_t>(rows * ld), BF16{kPackingGuard});
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < cols; ++j) {
       source.memory[static_cast<size_t>(i * ld + j)].bits =
@@ -39,15 +39,15 @@ size_t PackedIndex(int64_t i, int64_t j, int64_t k) {
                              i % 32 / 2 * 128 + j % 64 * 2 + i % 2);
 }
 
-std::vector<std::pair<int64_t, int64_t>> Shapes() {
+std::vector<std::pair<int64_t, int64_t>> PackingShapes() {
   return {{32, 32}, {32, 64}, {64, 96}, {96, 160}, {128, 128}};
 }
 
 TEST(Packing, RowsLieWhereTheHeaderSays) {
-  for (const auto& [rows, cols] : Shapes()) {
+  for (const auto& [rows, cols] : PackingShapes()) {
     const Source source = MakeSource(rows, cols);
     std::vector<BF16> packed(static_cast<size_t>(PackedSize(rows, cols) + 8),
-                             BF16{kGuard});
+                             BF16{kPackingGuard});
     PackRows(source.view, packed.data());
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < cols; ++j) {
@@ -55,15 +55,16 @@ TEST(Packing, RowsLieWhereTheHeaderSays) {
                   static_cast<uint16_t>(i * cols + j));
       }
     }
-    for (int i = 1; i <= 8; ++i) EXPECT_EQ(packed.end()[-i].bits, kGuard);
+    for (int i = 1; i <= 8; ++i)
+      EXPECT_EQ(packed.end()[-i].bits, kPackingGuard);
   }
 }
 
 TEST(Packing, TheTransposeLiesWhereTheHeaderSays) {
-  for (const auto& [rows, cols] : Shapes()) {
+  for (const auto& [rows, cols] : PackingShapes()) {
     const Source source = MakeSource(rows, cols);
     std::vector<BF16> packed(static_cast<size_t>(PackedSize(cols, rows) + 8),
-                             BF16{kGuard});
+                             BF16{kPackingGuard});
     PackTransposed(source.view, packed.data());
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < cols; ++j) {
@@ -71,7 +72,8 @@ TEST(Packing, TheTransposeLiesWhereTheHeaderSays) {
                   static_cast<uint16_t>(i * cols + j));
       }
     }
-    for (int i = 1; i <= 8; ++i) EXPECT_EQ(packed.end()[-i].bits, kGuard);
+    for (int i = 1; i <= 8; ++i)
+      EXPECT_EQ(packed.end()[-i].bits, kPackingGuard);
   }
 }
 

@@ -23,14 +23,14 @@ using testutil::FaultTier;
 using testutil::SmallModel;
 
 // Flat groups of at most 60 elements a rank: several of Muon, then of Adam.
-Partitioning Cut(const std::vector<ParameterSpec>& model) {
+Partitioning CutInTwo(const std::vector<ParameterSpec>& model) {
   return Partitioning::Build(
       model, {.stage = 3, .num_ranks = 1, .sub_group_size = 60});
 }
 
 std::vector<ArenaPlan> Plan(const TierPolicy& tiers) {
   const auto model = SmallModel();
-  return PlanArenas(model, Cut(model), WithDefaultTiers(tiers, 1));
+  return PlanArenas(model, CutInTwo(model), WithDefaultTiers(tiers, 1));
 }
 
 std::vector<std::pair<std::string, std::vector<int32_t>>> GroupsOf(
@@ -43,7 +43,8 @@ std::vector<std::pair<std::string, std::vector<int32_t>>> GroupsOf(
   return groups;
 }
 
-// Elements of the flat groups of Cut: 192, 117, 60 of Muon; 66, 13 of Adam.
+// Elements of the flat groups of CutInTwo: 192, 117, 60 of Muon; 66, 13 of
+// Adam.
 TEST(SegmentPlanTest, OneArenaAKindInHostTiers) {
   const auto plans = Plan({});
   EXPECT_THAT(GroupsOf(plans),
@@ -119,7 +120,7 @@ TEST(SegmentPlanTest, KindsHaveOneNameEach) {
 TEST(SegmentPlanTest, StepsWriteMomentaFirst) {
   const auto model = SmallModel();
   std::string text;
-  for (const SegmentId& id : StepOrder(model, Cut(model))) {
+  for (const SegmentId& id : StepOrder(model, CutInTwo(model))) {
     text += std::string(id.kind) + std::to_string(id.flat_group) + " ";
   }
   EXPECT_EQ(text,
@@ -133,7 +134,7 @@ std::vector<std::pair<std::string, std::vector<int32_t>>> Spares(
     const TierPolicy& tiers, uint64_t max_bytes) {
   const auto model = SmallModel();
   return GroupsOf(
-      PlanSpares(Plan(tiers), StepOrder(model, Cut(model)), max_bytes));
+      PlanSpares(Plan(tiers), StepOrder(model, CutInTwo(model)), max_bytes));
 }
 
 TEST(SegmentPlanTest, SparesAreForWhatACheckpointHolds) {

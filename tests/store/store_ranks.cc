@@ -55,6 +55,12 @@ std::vector<ParameterSpec> SmallModel() {
                         .optimizer = Optimizer::kNone}};
 }
 
+Partitioning Cut(const std::vector<ParameterSpec>& model, int32_t stage,
+                 int32_t num_ranks) {
+  return Partitioning::Build(
+      model, {.stage = stage, .num_ranks = num_ranks, .sub_group_size = 60});
+}
+
 TierPolicy AllIn(std::shared_ptr<Tier> tier, uint64_t resident_below_bytes) {
   TierPolicy tiers;
   tiers.rest.tier = std::move(tier);

@@ -27,6 +27,10 @@ void RunConnectedRanks(
 // vector and an embedding in Adam group 1 (f32), one frozen parameter.
 std::vector<ParameterSpec> SmallModel();
 
+// The model cut for `num_ranks` ranks, at stage 3 into small sub-groups.
+Partitioning Cut(const std::vector<ParameterSpec>& model, int32_t stage,
+                 int32_t num_ranks);
+
 // A policy that keeps everything in one tier; what is smaller than
 // `resident_below_bytes` in a host tier, if `tier` is not memory.
 TierPolicy AllIn(std::shared_ptr<Tier> tier, uint64_t resident_below_bytes = 0);

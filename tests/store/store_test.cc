@@ -20,15 +20,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testutil::Cut;
 using testutil::RunConnectedRanks;
 using testutil::SmallModel;
 using testutil::UniqueValues;
-
-Partitioning Cut(const std::vector<ParameterSpec>& model, int32_t stage,
-                 int32_t num_ranks) {
-  return Partitioning::Build(
-      model, {.stage = stage, .num_ranks = num_ranks, .sub_group_size = 60});
-}
 
 std::vector<float> Widened(const GatheredTensor& tensor) {
   std::vector<float> values(static_cast<size_t>(tensor.shape.num_elements()));

@@ -22,17 +22,12 @@ namespace {
 
 using ::testing::HasSubstr;
 using testutil::AllIn;
+using testutil::Cut;
 using testutil::FaultTier;
 using testutil::RunConnectedRanks;
 using testutil::SmallModel;
 using testutil::TierOperation;
 using testutil::UniqueValues;
-
-Partitioning Cut(const std::vector<ParameterSpec>& model, int32_t stage,
-                 int32_t num_ranks) {
-  return Partitioning::Build(
-      model, {.stage = stage, .num_ranks = num_ranks, .sub_group_size = 60});
-}
 
 enum class Where { kPinned, kShared, kNvme, kFiles, kMixed };
 

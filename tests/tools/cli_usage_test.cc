@@ -99,8 +99,8 @@ TEST(Usage, AnUnknownCommandListsTheCommands) {
 
 TEST(Usage, OptionsMayComeBeforeTheCommand) {
   const std::string root = CheckpointRoot("s2-ws2-bf16-none-base");
-  const auto json = InspectJson({"--tag", "step5", "tensors", root});
-  EXPECT_EQ(json["command"], "tensors");
+  const auto answer = InspectJson({"--tag", "step5", "tensors", root});
+  EXPECT_EQ(answer["command"], "tensors");
 }
 
 TEST(Usage, APathAloneIsASummary) {
@@ -120,13 +120,13 @@ TEST(Errors, AMissingPathIsExitCode3) {
 }
 
 TEST(Errors, JsonHasThemOnStandardOutput) {
-  const auto json = InspectJson({"verify", "/no/such/place"}, 3);
-  EXPECT_EQ(json["command"], "verify");
-  EXPECT_EQ(json["error"]["code"], "NotFound");
-  EXPECT_EQ(json["error"]["file"], "/no/such/place");
+  const auto answer = InspectJson({"verify", "/no/such/place"}, 3);
+  EXPECT_EQ(answer["command"], "verify");
+  EXPECT_EQ(answer["error"]["code"], "NotFound");
+  EXPECT_EQ(answer["error"]["file"], "/no/such/place");
   for (const char* key :
        {"message", "tensor", "offset_bytes", "expected", "found"}) {
-    EXPECT_TRUE(json["error"].contains(key)) << key;
+    EXPECT_TRUE(answer["error"].contains(key)) << key;
   }
   EXPECT_EQ(InspectJson({"summary", "--bad"}, 2)["error"]["code"],
             "InvalidArgument");
@@ -137,8 +137,8 @@ TEST(Errors, NamesAreMadePrintable) {
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_THAT(result.err, Not(HasSubstr("\x1b")));
   EXPECT_THAT(result.err, HasSubstr("\\x1b[31mred\\xff"));
-  const auto json = InspectJson({"summary", "/no/\x1b[31mred\xFF"}, 3);
-  EXPECT_EQ(json["error"]["file"], "/no/\x1b[31mred\xEF\xBF\xBD");
+  const auto answer = InspectJson({"summary", "/no/\x1b[31mred\xFF"}, 3);
+  EXPECT_EQ(answer["error"]["file"], "/no/\x1b[31mred\xEF\xBF\xBD");
 }
 
 TEST(Errors, AFileThatIsNoCheckpointIsExitCode4) {

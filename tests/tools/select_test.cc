@@ -16,7 +16,7 @@ using testing::Not;
 using testutil::MemoryCheckpoint;
 using testutil::UniqueValues;
 
-void Fill(MemoryCheckpoint& checkpoint) {
+void FillSelectable(MemoryCheckpoint& checkpoint) {
   for (const std::string kind : {"master", "momentum"}) {
     for (const std::string name : {"embed", "blocks.0.fc1", "blocks.1.fc1"}) {
       if (kind == "momentum" && name == "embed") continue;
@@ -30,7 +30,7 @@ void Fill(MemoryCheckpoint& checkpoint) {
 // The names that a selection gives, or the error's sentence.
 std::vector<std::string> Select(const Selection& selection) {
   MemoryCheckpoint checkpoint;
-  Fill(checkpoint);
+  FillSelectable(checkpoint);
   std::vector<std::string> names;
   try {
     for (const size_t i : SelectTensors(checkpoint, selection)) {
@@ -76,7 +76,7 @@ TEST(SelectTensors, NothingNamesWhatThereIs) {
 
 TEST(SelectTensor, ByNameOrByAGlobThatMatchesOne) {
   MemoryCheckpoint checkpoint;
-  Fill(checkpoint);
+  FillSelectable(checkpoint);
   EXPECT_EQ(SelectTensor(checkpoint, {.param = "embed", .state = "fp32"}), 0U);
   EXPECT_EQ(SelectTensor(checkpoint, {.param = "head", .state = "master"}), 0U);
   EXPECT_EQ(SelectTensor(checkpoint, {.param = "emb*", .state = "master"}), 0U);
@@ -106,7 +106,7 @@ TEST(SelectTensors, AnEmptyCheckpointIsNoUsageError) {
 TEST(PairSelector, OneSideIsEnough) {
   MemoryCheckpoint a;
   MemoryCheckpoint b;
-  Fill(a);
+  FillSelectable(a);
   b.Add({.parameter = "head", .kind = "master", .shape = {1}}, UniqueValues(1));
   const PairSelector selector(a, b, {.param = "head", .state = {}});
   EXPECT_TRUE(selector(a.tensors()[0]));  // embed: head is tied to it.

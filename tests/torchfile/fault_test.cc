@@ -68,7 +68,7 @@ class FailingFileSystem : public testutil::ForwardingFileSystem {
   bool is_there_ = true;
 };
 
-std::string TwoTensors() {
+std::string TwoTensorFile() {
   auto records = TorchRecords(
       pickle::Whole(pickle::Dict(
           {{"a", pickle::Tensor()},
@@ -83,7 +83,7 @@ std::string TwoTensors() {
 }
 
 TEST(Fault, EveryReadOfOpenMayFail) {
-  const auto fs = std::make_shared<FailingFileSystem>(TwoTensors());
+  const auto fs = std::make_shared<FailingFileSystem>(TwoTensorFile());
   TorchFile::Open(fs, "x.pt");
   const int num_reads = fs->plan.num_reads;
   ASSERT_GT(num_reads, 8);
@@ -98,7 +98,7 @@ TEST(Fault, EveryReadOfOpenMayFail) {
 }
 
 TEST(Fault, EveryReadOfElementsMayFail) {
-  const auto fs = std::make_shared<FailingFileSystem>(TwoTensors());
+  const auto fs = std::make_shared<FailingFileSystem>(TwoTensorFile());
   const auto file = TorchFile::Open(fs, "x.pt");
   for (const char* name : {"a", "b"}) {
     const TensorInfo& tensor = file->root().Get(name).AsTensor();
@@ -122,7 +122,7 @@ TEST(Fault, EveryReadOfElementsMayFail) {
 }
 
 TEST(Fault, VerifyReportsFailedReadsAndGoesOn) {
-  const auto fs = std::make_shared<FailingFileSystem>(TwoTensors());
+  const auto fs = std::make_shared<FailingFileSystem>(TwoTensorFile());
   const auto file = TorchFile::Open(fs, "x.pt");
   fs->plan.num_reads = 0;
   EXPECT_TRUE(file->Verify().empty());
@@ -140,7 +140,7 @@ TEST(Fault, VerifyReportsFailedReadsAndGoesOn) {
 }
 
 TEST(Fault, FilesThatChangeAfterOpen) {
-  const std::string bytes = TwoTensors();
+  const std::string bytes = TwoTensorFile();
   const auto fs = std::make_shared<FailingFileSystem>(bytes);
   const auto file = TorchFile::Open(fs, "x.pt");
   fs->Replace(bytes + "more");
@@ -161,7 +161,7 @@ TEST(Fault, FilesThatChangeAfterOpen) {
 }
 
 TEST(Fault, ManyThreadsReadOneFile) {
-  const auto file = OpenBytes(TwoTensors());
+  const auto file = OpenBytes(TwoTensorFile());
   const TensorInfo& a = file->root().Get("a").AsTensor();
   const TensorInfo& b = file->root().Get("b").AsTensor();
   const std::string expected_b = ReadAll(*file, b);

@@ -50,7 +50,7 @@ std::string View(const std::string& storage, std::vector<int64_t> size,
                          .stride = std::move(stride)});
 }
 
-Stream TwoTensors() {
+Stream TwoTensorStream() {
   Stream stream;
   stream.object = Whole(
       pickle::Dict({{"b", View(LegacyStorage("200", 2), {2}, {1})},
@@ -59,7 +59,7 @@ Stream TwoTensors() {
 }
 
 TEST(Legacy, ReadsTensors) {
-  const auto file = OpenBytes(TwoTensors().ToBytes());
+  const auto file = OpenBytes(TwoTensorStream().ToBytes());
   EXPECT_FALSE(file->is_zip());
   EXPECT_EQ(ReadAll(*file, file->root().Get("b").AsTensor()),
             pickle::Floats(2, 50));
@@ -128,7 +128,7 @@ TEST(Legacy, Protocol0) {
 TEST(Legacy, HeaderDefects) {
   const auto expect = [](void (*change)(Stream&), ErrorCode code,
                          const std::string& text) {
-    Stream stream = TwoTensors();
+    Stream stream = TwoTensorStream();
     change(stream);
     EXPECT_ERROR(OpenBytes(stream.ToBytes()), code, text);
   };
@@ -152,7 +152,7 @@ TEST(Legacy, HeaderDefects) {
 
 TEST(Legacy, StorageDefects) {
   const auto expect = [](void (*change)(Stream&), const std::string& text) {
-    Stream stream = TwoTensors();
+    Stream stream = TwoTensorStream();
     change(stream);
     EXPECT_ERROR(OpenBytes(stream.ToBytes()), ErrorCode::kDataLoss, text);
   };
@@ -184,7 +184,7 @@ TEST(Legacy, StorageDefects) {
 }
 
 TEST(Legacy, CutAnywhere) {
-  const std::string bytes = TwoTensors().ToBytes();
+  const std::string bytes = TwoTensorStream().ToBytes();
   for (size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_THROW(OpenBytes(bytes.substr(0, size)), Error) << size;
   }

@@ -45,12 +45,13 @@ class ZipTwinTest : public testing::Test {
 };
 
 constexpr size_t kPickle = 0;
-constexpr size_t kPayload = 3;
+constexpr size_t kTwinPayload = 3;
 constexpr size_t kId = 4;
 
 TEST_F(ZipTwinTest, StoragesIdsAndTheRootsNameMayDiffer) {
   EXPECT_TRUE(IsTwin([](auto& /*records*/) {}));
-  EXPECT_TRUE(IsTwin([](auto& records) { records[kPayload].data[5] ^= 1; }));
+  EXPECT_TRUE(
+      IsTwin([](auto& records) { records[kTwinPayload].data[5] ^= 1; }));
   EXPECT_TRUE(IsTwin([](auto& records) { records[kId].data = "456"; }));
   EXPECT_TRUE(IsTwin([](auto& records) {
     for (ZipRecord& record : records) {
@@ -73,10 +74,11 @@ TEST_F(ZipTwinTest, AllElseMayNot) {
   }
   EXPECT_FALSE(IsTwin([](auto& records) { records.pop_back(); }));
   EXPECT_FALSE(IsTwin([](auto& records) {
-    records.push_back(records[kPayload]);
+    records.push_back(records[kTwinPayload]);
     records.back().name.back() = '1';
   }));
-  EXPECT_FALSE(IsTwin([](auto& records) { records[kPayload].data += "more"; }));
+  EXPECT_FALSE(
+      IsTwin([](auto& records) { records[kTwinPayload].data += "more"; }));
   EXPECT_FALSE(
       IsTwin([](auto& records) { std::swap(records[1], records[2]); }));
   EXPECT_FALSE(IsTwin([](auto& records) { records[kPickle].crc = 7; }));

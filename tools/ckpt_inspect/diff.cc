@@ -13,7 +13,7 @@
 namespace muonstore::tools {
 namespace {
 
-struct Flags {
+struct DiffFlags {
   SourceFlags a;  // Holds --json, --allow-loss and --jobs of both.
   SourceFlags b;
   Selection selection;
@@ -28,7 +28,7 @@ std::string CheckTolerance(const std::string& value) {
   return usable ? "" : "not a finite number of at least 0: " + value;
 }
 
-ExitCode Run(const Flags& flags, Session& session) {
+ExitCode Run(const DiffFlags& flags, Session& session) {
   const auto a = flags.a.Open(session);
   const auto b =
       OpenCheckpoint(session.fs, flags.b.path,
@@ -54,7 +54,7 @@ ExitCode Run(const Flags& flags, Session& session) {
 }  // namespace
 
 Command AddDiff(CLI::App& root) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<DiffFlags>();
   CLI::App* app = AddCommand(
       root, "diff",
       {.brief = "Do two checkpoints hold the same state?",

@@ -9,8 +9,6 @@
 namespace muonstore::tools {
 namespace {
 
-constexpr auto kRight = Table::Align::kRight;
-
 std::string Container(const CheckpointInfo& info) {
   std::string text = Printable(info.path) + "  (" + info.format;
   if (info.stage) text += StrCat(", stage ", *info.stage);
@@ -134,7 +132,7 @@ Json ContainerJson(const CheckpointInfo& info) {
   return json;
 }
 
-Json TensorJson(const TensorDiff& diff) {
+Json DiffJson(const TensorDiff& diff) {
   Json json;
   json["parameter"] = diff.key.parameter;
   json["state"] = diff.key.kind;
@@ -179,7 +177,7 @@ Json DiffJson(const CheckpointInfo& a, const CheckpointInfo& b,
   }
   json["tensors"] = Json::array();
   for (const TensorDiff& diff : report.worst) {
-    json["tensors"].push_back(TensorJson(diff));
+    json["tensors"].push_back(DiffJson(diff));
   }
   json["notes"] = Json::object();
   for (const auto& [note, count] : report.notes) json["notes"][note] = count;

@@ -15,7 +15,7 @@ namespace {
 // More values than this go to a file.
 constexpr int64_t kMaxPrinted = 1'000'000;
 
-struct Flags {
+struct DumpFlags {
   SourceFlags source;
   Selection selection;
   std::string rows;
@@ -32,7 +32,7 @@ struct Dump {
   const CheckpointTensor& tensor() const { return checkpoint.tensors()[index]; }
 };
 
-Dump Find(const Checkpoint& checkpoint, const Flags& flags) {
+Dump Find(const Checkpoint& checkpoint, const DumpFlags& flags) {
   const size_t index = SelectTensor(checkpoint, flags.selection);
   const Shape& shape = checkpoint.tensors()[index].shape;
   Dump dump{checkpoint, index, ParseRows(flags.rows, shape.num_rows()),
@@ -82,7 +82,7 @@ void Print(const Dump& dump, bool json, Session& session) {
       "\n", TensorText(tensor.dtype, dump.dims, bytes), "\n"));
 }
 
-void Save(const Dump& dump, const Flags& flags, Session& session) {
+void Save(const Dump& dump, const DumpFlags& flags, Session& session) {
   NpyResult result;
   {
     ProgressLine progress(StderrIsTerminal());
@@ -118,7 +118,7 @@ void Save(const Dump& dump, const Flags& flags, Session& session) {
 }  // namespace
 
 Command AddDump(CLI::App& root) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<DumpFlags>();
   CLI::App* app = AddCommand(
       root, "dump",
       {.brief = "The values of one tensor, on the screen or as a .npy file",

@@ -25,7 +25,6 @@ std::string Age(int64_t modified_ns) {
 }
 
 std::string AsText(const RootListing& listing) {
-  constexpr auto kRight = Table::Align::kRight;
   Table table({{"tag"},
                {"step", kRight},
                {"stage", kRight},

@@ -9,8 +9,6 @@
 namespace muonstore::tools {
 namespace {
 
-constexpr auto kRight = Table::Align::kRight;
-
 // "blocks.0.qkv.weight [2/4]": the third of four matrices.
 std::string MatrixName(const MatrixReport& report) {
   std::string name = Printable(report.key.parameter);

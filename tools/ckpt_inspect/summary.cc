@@ -5,7 +5,7 @@
 namespace muonstore::tools {
 namespace {
 
-struct Flags {
+struct SummaryFlags {
   SourceFlags source;
   bool verbose = false;
 };
@@ -13,7 +13,7 @@ struct Flags {
 }  // namespace
 
 Command AddSummary(CLI::App& root) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<SummaryFlags>();
   CLI::App* app = AddCommand(
       root, "summary",
       {.brief = "What a checkpoint is and holds (the default command)",

@@ -7,8 +7,6 @@
 namespace muonstore::tools {
 namespace {
 
-constexpr auto kRight = Table::Align::kRight;
-
 // "label     value" lines; empty values are left out.
 class Facts {
  public:

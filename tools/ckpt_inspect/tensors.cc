@@ -9,7 +9,7 @@
 namespace muonstore::tools {
 namespace {
 
-struct Flags {
+struct TensorsFlags {
   SourceFlags source;
   Selection selection;
 };
@@ -28,7 +28,6 @@ std::string GroupName(const Checkpoint& checkpoint, int32_t group) {
 
 std::string AsText(const Checkpoint& checkpoint,
                    const std::vector<size_t>& tensors) {
-  constexpr auto kRight = Table::Align::kRight;
   Table table({{"parameter"},
                {"state"},
                {"shape"},
@@ -81,7 +80,7 @@ Json TensorsJson(const Checkpoint& checkpoint,
 }
 
 Command AddTensors(CLI::App& root) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<TensorsFlags>();
   CLI::App* app = AddCommand(
       root, "tensors",
       {.brief = "The stored tensors, by headers only",

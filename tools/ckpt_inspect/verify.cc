@@ -8,7 +8,7 @@
 namespace muonstore::tools {
 namespace {
 
-struct Flags {
+struct VerifyFlags {
   SourceFlags source;
   bool quick = false;
 };
@@ -34,7 +34,7 @@ std::string AsText(const VerifyReport& report, bool quick) {
   return out;
 }
 
-ExitCode Run(const Flags& flags, Session& session) {
+ExitCode Run(const VerifyFlags& flags, Session& session) {
   VerifyReport report;
   {
     ProgressLine progress(StderrIsTerminal());
@@ -67,7 +67,7 @@ Json VerifyJson(const VerifyReport& report, bool quick) {
 }
 
 Command AddVerify(CLI::App& root) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<VerifyFlags>();
   CLI::App* app = AddCommand(
       root, "verify",
       {.brief = "Is the checkpoint whole? Every fault, not only the first",

@@ -39,6 +39,9 @@ class Table {
 // Characters that a terminal shows for UTF-8 text (of single-width scripts).
 size_t DisplayWidth(const std::string& text);
 
+// For the columns of numbers.
+inline constexpr auto kRight = Table::Align::kRight;
+
 }  // namespace muonstore::tools
 
 #endif  // MUONSTORE_TOOLS_COMMON_TABLE_H_

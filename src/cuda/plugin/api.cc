@@ -18,6 +18,7 @@ void* Open(const std::vector<std::string>& names, std::string& reason) {
   for (const std::string& name : names) {
     void* library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_NODELETE);
     if (library != nullptr) return library;
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): glibc keeps one text per thread.
     const char* error = ::dlerror();
     if (!reason.empty()) reason += "; ";
     reason += error != nullptr ? error : name;

@@ -26,7 +26,7 @@ struct Nvrtc {
 
   // Throws Error(kUnavailable) where it is not there: only GPUs whose driver
   // refuses the compiled kernels need it.
-  static Nvrtc Load(const std::string& library);
+  static Nvrtc Load(const std::string& name);
   void Check(int status, const char* function) const;
 };
 
