@@ -19,6 +19,9 @@ void BindLiveRead(nanobind::module_& module);
 void BindLiveWrite(nanobind::module_& module);
 void BindOrthogonalize(nanobind::module_& module);
 void BindCommunicators(nanobind::module_& module);
+// Before BindOffload, whose functions take and give their classes.
+void BindOffloadOptions(nanobind::module_& module);
+void BindOffloadReports(nanobind::module_& module);
 void BindOffload(nanobind::module_& module);
 
 }  // namespace muonstore::python

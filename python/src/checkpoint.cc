@@ -47,11 +47,25 @@ CheckpointPtr Open(const std::filesystem::path& path, const std::string& tag,
   return checkpoint;
 }
 
+// The one tensor of a name, or of a glob that one matches.
+size_t IndexOf(const Checkpoint& checkpoint,
+               const tools::Selection& selection) {
+  const auto index = FindTensor(
+      checkpoint, {selection.param, CanonicalStateKind(selection.state)});
+  if (index) return *index;
+  try {
+    static_cast<void>(tools::SelectTensors(checkpoint, selection));
+  } catch (const Error& error) {
+    // For the tool it is what was typed that is wrong.
+    throw Error(ErrorCode::kNotFound, error.message(), error.place());
+  }
+  return tools::SelectTensor(checkpoint, selection);
+}
+
 // (index, shape, dtype, torch's dtype) of the one tensor of that name and kind.
 nb::tuple Find(const CheckpointPtr& checkpoint, const std::string& name,
                const std::string& state) {
-  const size_t index =
-      tools::SelectTensor(*checkpoint, {.param = name, .state = state});
+  const size_t index = IndexOf(*checkpoint, {.param = name, .state = state});
   const CheckpointTensor& tensor = checkpoint->tensors()[index];
   return nb::make_tuple(index, tensor.shape.dims(),
                         std::string(DTypeName(tensor.dtype)),

@@ -14,6 +14,7 @@
 #include "muonstore/file_system.h"
 #include "python/src/bindings.h"
 #include "python/src/interruptible.h"
+#include "python/src/words.h"
 #include "tools/ckpt_convert/job.h"
 #include "tools/ckpt_convert/options.h"
 #include "tools/ckpt_convert/report.h"
@@ -50,6 +51,7 @@ std::string Convert(const std::vector<std::filesystem::path>& words,
                              .check = watch.check,
                              .begin_writing = [] {}});
   });
+  for (std::string& note : outcome.plan.notes) note = InPythonsWords(note);
   return tools::Render(tools::ReportJson(options, outcome));
 }
 

@@ -6,9 +6,11 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "muonstore/error.h"
 #include "python/src/bindings.h"
+#include "python/src/words.h"
 
 namespace muonstore::python {
 namespace {
@@ -29,10 +31,18 @@ nb::object OffsetOrNone(const std::optional<uint64_t>& offset) {
   return offset ? nb::object(nb::int_(*offset)) : nb::none();
 }
 
+// The library's words for a way out are the tools' options.
+Error ForPython(const Error& error) {
+  ErrorPlace place = error.place();
+  place.expected = InPythonsWords(place.expected);
+  return {error.code(), InPythonsWords(error.message()), std::move(place)};
+}
+
 void Translate(const std::exception_ptr& thrown, void* /*payload*/) {
   try {
     std::rethrow_exception(thrown);
-  } catch (const Error& error) {
+  } catch (const Error& thrown_error) {
+    const Error error = ForPython(thrown_error);
     const ErrorPlace& place = error.place();
     const std::string code(ErrorCodeName(error.code()));
     const nb::object made =

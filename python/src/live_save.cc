@@ -8,6 +8,7 @@
 #include "formats/native/rank_writer.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
+#include "src/checkpoint/prune_root.h"
 
 namespace muonstore::python {
 namespace {
@@ -22,6 +23,11 @@ LiveSave::LiveSave(const LiveRun& run, LiveSaveOptions options)
       options_(std::move(options)),
       checkpoint_(run) {
   os::RequireTagName(options_.tag, options_.root);
+  if (options_.keep < 0) {
+    throw Error(
+        ErrorCode::kInvalidArgument, "a number of tags to keep is not negative",
+        {.expected = "0 (all) or more", .found = StrCat(options_.keep)});
+  }
 }
 
 LiveSave::~LiveSave() { Close(); }
@@ -110,10 +116,18 @@ void LiveSave::Commit(const std::vector<std::vector<std::byte>>& reports,
   tag_->Commit();
   file_.clear();
   if (latest != nullptr) latest->Commit();
+  notes_.assign(draft_->notes().begin(), draft_->notes().end());
+  if (options_.keep > 0) PruneOldTags();
 }
 
-std::vector<std::string> LiveSave::notes() const {
-  return {draft_->notes().begin(), draft_->notes().end()};
+// The new tag is there: what goes wrong now is no failure of the save.
+void LiveSave::PruneOldTags() {
+  try {
+    pruned_ =
+        PruneRoot(*root_, {.keep = options_.keep, .protect = options_.tag});
+  } catch (const Error& error) {
+    notes_.push_back(StrCat("old tags stay: ", error.what()));
+  }
 }
 
 void LiveSave::RemoveOwnFile() {

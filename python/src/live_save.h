@@ -39,6 +39,8 @@ struct LiveSaveOptions {
   bool overwrite = false;
   int zstd_level = 0;
   bool set_latest = true;
+  // Afterwards that many native tags stay, the newest; 0: all.
+  int32_t keep = 0;
 };
 
 // A segment that this rank writes; `name` is that of a single tensor.
@@ -71,9 +73,12 @@ class LiveSave {
   // and unlocks the root. Later calls of anything else are errors.
   void Close();
   std::string path() const;
-  std::vector<std::string> notes() const;
+  // Of Commit: what a user should know, and the tags that were pruned.
+  const std::vector<std::string>& notes() const { return notes_; }
+  const std::vector<std::string>& pruned() const { return pruned_; }
 
  private:
+  void PruneOldTags();
   void RemoveOwnFile();
 
   std::shared_ptr<FileSystem> fs_;
@@ -85,6 +90,8 @@ class LiveSave {
   std::optional<os::OutputRoot> root_;
   std::optional<native::TagWriter> tag_;
   std::optional<native::Draft> draft_;
+  std::vector<std::string> notes_;
+  std::vector<std::string> pruned_;
   std::string file_;  // Of this rank; empty: not made, or no longer its own.
 };
 

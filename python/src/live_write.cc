@@ -175,16 +175,18 @@ void BindLiveWrite(nb::module_& module) {
       .def(
           "__init__",
           [](LiveSave* self, const LiveRun& run, const std::string& root,
-             const std::string& tag, bool overwrite, int zstd,
-             bool set_latest) {
+             const std::string& tag, bool overwrite, int zstd, bool set_latest,
+             int32_t keep) {
             new (self) LiveSave(run, {.root = root,
                                       .tag = tag,
                                       .overwrite = overwrite,
                                       .zstd_level = zstd,
-                                      .set_latest = set_latest});
+                                      .set_latest = set_latest,
+                                      .keep = keep});
           },
           nb::arg("run"), nb::kw_only(), nb::arg("root"), nb::arg("tag"),
-          nb::arg("overwrite"), nb::arg("zstd"), nb::arg("set_latest"))
+          nb::arg("overwrite"), nb::arg("zstd"), nb::arg("set_latest"),
+          nb::arg("keep"))
       .def("open", &LiveSave::Open, nb::call_guard<nb::gil_scoped_release>())
       .def("plan", &LiveSave::Plan)
       .def("segments",
@@ -201,7 +203,8 @@ void BindLiveWrite(nb::module_& module) {
       .def("commit", &Commit)
       .def("close", &LiveSave::Close)
       .def("path", &LiveSave::path)
-      .def("notes", &LiveSave::notes);
+      .def("notes", &LiveSave::notes)
+      .def("pruned", &LiveSave::pruned);
 }
 
 }  // namespace muonstore::python

@@ -11,5 +11,7 @@ NB_MODULE(_core, module) {
   BindLiveWrite(module);
   BindOrthogonalize(module);
   BindCommunicators(module);
+  BindOffloadOptions(module);
+  BindOffloadReports(module);
   BindOffload(module);
 }

@@ -1,20 +1,15 @@
-// The class behind muonstore.OffloadMuon, and what it returns.
+// The class behind muonstore.OffloadMuon.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
 #include <map>
-#include <memory>
-#include <optional>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -23,6 +18,7 @@
 #include "muonstore/error.h"
 #include "muonstore/optimizer_rule.h"
 #include "python/src/bindings.h"
+#include "python/src/named.h"
 #include "python/src/offload_optimizer.h"
 
 namespace muonstore::python {
@@ -36,25 +32,6 @@ using Unlocked = nb::call_guard<nb::gil_scoped_release>;
 // Name, shape, dtype, group, optimizer, layout.
 using SpecTuple = std::tuple<std::string, std::vector<int64_t>, std::string,
                              int32_t, std::string, std::string>;
-
-// Between looks for a signal.
-constexpr std::chrono::milliseconds kBeat{10};
-
-template <typename Value>
-Value RequireKnown(const std::optional<Value>& value, const char* what,
-                   const std::string& found) {
-  if (value) return *value;
-  throw Error(ErrorCode::kInvalidArgument, what, {.found = found});
-}
-
-template <typename Value>
-Value Named(const std::map<std::string, Value>& values, const char* what,
-            const std::string& name) {
-  const auto found = values.find(name);
-  return RequireKnown(
-      found == values.end() ? std::nullopt : std::optional(found->second), what,
-      name);
-}
 
 Optimizer OptimizerNamed(const std::string& name) {
   return Named<Optimizer>({{"muon", Optimizer::kMuon},
@@ -112,69 +89,6 @@ void GiveWeights(OffloadOptimizer& optimizer,
   optimizer.GiveWeights(targets);
 }
 
-void SetNewtonSchulz(OffloadOptions& options, const std::string& coefficients,
-                     const std::string& form, const std::string& precision) {
-  NewtonSchulzOptions& to = options.executor.newton_schulz;
-  to.coefficients = Named<NewtonSchulzCoefficients>(
-      {{"jordan5", NewtonSchulzCoefficients::Jordan5()},
-       {"polar_express5", NewtonSchulzCoefficients::PolarExpress5()}},
-      "no such coefficients; jordan5 and polar_express5 are", coefficients);
-  to.form =
-      Named<NewtonSchulzForm>({{"auto", NewtonSchulzForm::kAuto},
-                               {"standard", NewtonSchulzForm::kStandard},
-                               {"gram", NewtonSchulzForm::kGram}},
-                              "no such form; auto, standard, gram are", form);
-  to.precision = Named<NewtonSchulzPrecision>(
-      {{"f32", NewtonSchulzPrecision::kF32},
-       {"bf16", NewtonSchulzPrecision::kBF16}},
-      "no such precision; f32 and bf16 are", precision);
-}
-
-void SetNvme(OffloadOptions& options, const std::string& directory,
-             const std::vector<std::string>& kinds,
-             uint64_t resident_below_bytes) {
-  const std::shared_ptr<Tier> nvme = MakeNvmeTier({.directory = directory});
-  for (const std::string& kind : kinds) {
-    options.tiers.kinds[CanonicalStateKind(kind)] = {
-        .tier = nvme, .resident_below_bytes = resident_below_bytes};
-  }
-}
-
-void BindOptions(nb::module_& module) {
-  nb::class_<OffloadOptions>(module, "OffloadOptions")
-      .def("__init__",
-           [](OffloadOptions* options, std::shared_ptr<Communicator> ranks,
-              bool row_shards, int32_t num_groups) {
-             new (options) OffloadOptions{
-                 .placement = row_shards ? Placement::kRowShards
-                                         : Placement::kReplicated,
-                 .communicator = std::move(ranks)};
-             options->executor.groups.resize(static_cast<size_t>(num_groups));
-             // As torch adds gradients up.
-             options->executor.average_micro_batches = false;
-           })
-      .def_prop_rw(
-          "accumulates",
-          [](const OffloadOptions& options) {
-            return options.convention == MomentumConvention::kAccumulate;
-          },
-          [](OffloadOptions& options, bool accumulates) {
-            options.convention = accumulates ? MomentumConvention::kAccumulate
-                                             : MomentumConvention::kLerp;
-          })
-      .def_prop_rw(
-          "num_threads",
-          [](const OffloadOptions& options) {
-            return options.executor.num_threads;
-          },
-          [](OffloadOptions& options, int num_threads) {
-            options.executor.num_threads = num_threads;
-          })
-      .def_rw("max_snapshot_bytes", &OffloadOptions::max_snapshot_bytes)
-      .def("set_newton_schulz", &SetNewtonSchulz)
-      .def("set_nvme", &SetNvme, Unlocked());
-}
-
 void SetGroup(OffloadOptimizer& optimizer, int32_t index, double lr,
               double weight_decay, const nb::dict& rest) {
   GroupHyperParameters group{.lr = lr, .weight_decay = weight_decay};
@@ -189,50 +103,6 @@ void SetGroup(OffloadOptimizer& optimizer, int32_t index, double lr,
     group.eps = nb::cast<double>(rest["eps"]);
   }
   optimizer.group(index) = group;
-}
-
-void BindReports(nb::module_& module) {
-  nb::class_<StepReport>(module, "StepReport")
-      .def_ro("overflow", &StepReport::overflow)
-      .def_ro("num_nonfinite", &StepReport::num_nonfinite)
-      .def_ro("norm", &StepReport::norm)
-      .def_ro("clip_factor", &StepReport::clip_factor)
-      .def_ro("num_orthogonalized", &StepReport::num_orthogonalized)
-      .def_ro("num_orthogonalized_here", &StepReport::num_orthogonalized_here)
-      .def_ro("received_bytes", &StepReport::received_bytes)
-      .def_ro("peak_gather_bytes", &StepReport::peak_gather_bytes)
-      .def_ro("swap_read_bytes", &StepReport::swap_read_bytes)
-      .def_ro("swap_written_bytes", &StepReport::swap_written_bytes)
-      .def_ro("peak_swap_bytes", &StepReport::peak_swap_bytes)
-      .def_ro("prepare_s", &StepReport::prepare_s)
-      .def_ro("update_s", &StepReport::update_s)
-      .def_ro("exchange_s", &StepReport::exchange_s)
-      .def_ro("swap_s", &StepReport::swap_s)
-      .def_ro("snapshot_wait_s", &StepReport::snapshot_wait_s)
-      .def_ro("orthogonalize_s", &StepReport::orthogonalize_s)
-      .def_ro("total_s", &StepReport::total_s);
-  nb::class_<SaveReport>(module, "SaveReport")
-      .def_ro("tag", &SaveReport::tag)
-      .def_ro("path", &SaveReport::path)
-      .def_ro("total_bytes", &SaveReport::total_bytes)
-      .def_ro("rank_bytes", &SaveReport::rank_bytes)
-      .def_ro("save_s", &SaveReport::save_s)
-      .def_ro("durable_s", &SaveReport::durable_s)
-      .def_ro("waited_s", &SaveReport::waited_s)
-      .def_ro("pruned", &SaveReport::pruned)
-      .def_ro("notes", &SaveReport::notes);
-}
-
-// As SaveHandle::report; a signal ends the waiting, not the save.
-SaveReport AwaitReport(const SaveHandle& handle) {
-  while (!handle.done()) {
-    {
-      const nb::gil_scoped_release release;
-      std::this_thread::sleep_for(kBeat);
-    }
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-  }
-  return handle.report();
 }
 
 SaveHandle Save(OffloadOptimizer& optimizer, const std::string& root,
@@ -323,7 +193,13 @@ void BindState(nb::class_<Self>& bound) {
       .def("resume", &Resume);
 }
 
-void BindOptimizer(nb::module_& module) {
+}  // namespace
+
+void BindOffload(nb::module_& module) {
+  module.def("is_muon", [](const std::string& name,
+                           const std::vector<int64_t>& shape) {
+    return DeepSpeedOptimizer(name, Shape(shape)) == Optimizer::kMuon;
+  });
   nb::class_<Self> bound(module, "OffloadOptimizer");
   bound
       .def(
@@ -351,21 +227,6 @@ void BindOptimizer(nb::module_& module) {
       .def("close", &Self::Close, Unlocked());
   BindGradients(bound);
   BindState(bound);
-}
-
-}  // namespace
-
-void BindOffload(nb::module_& module) {
-  module.def("is_muon", [](const std::string& name,
-                           const std::vector<int64_t>& shape) {
-    return DeepSpeedOptimizer(name, Shape(shape)) == Optimizer::kMuon;
-  });
-  nb::class_<SaveHandle>(module, "SaveHandle")
-      .def_prop_ro("done", &SaveHandle::done)
-      .def("wait", &AwaitReport);
-  BindReports(module);
-  BindOptions(module);
-  BindOptimizer(module);
 }
 
 }  // namespace muonstore::python

@@ -306,9 +306,28 @@ class ErrorTest(unittest.TestCase):
         self.assertEqual(again.found, caught.exception.found)
 
     def test_a_name_that_is_not_there_lists_the_nearest(self):
-        with self.assertRaises(muonstore.Error) as caught:
-            muonstore.open(root(CASES[0])).read("blocks.0.attn.qkv.weigth")
+        ckpt = muonstore.open(root(CASES[0]))
+        with self.assertRaises(muonstore.NotFoundError) as caught:
+            ckpt.read("blocks.0.attn.qkv.weigth")
         self.assertIn(QKV, str(caught.exception))
+        with self.assertRaisesRegex(muonstore.NotFoundError, "'momentum'"):
+            ckpt.read(QKV, "velocity")
+        # One that names several is there, and makes no sense.
+        with self.assertRaises(muonstore.InvalidArgumentError):
+            ckpt.read("*.qkv.weight")
+
+    def test_texts_name_parameters_and_not_the_tools_options(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = folder + "/a --b"
+            shutil.copytree(root("s2-ws2-bf16-none-twotags"), copy)
+            os.remove(copy + "/latest")
+            with self.assertRaises(muonstore.InvalidArgumentError) as caught:
+                muonstore.open(copy)
+        self.assertIn("pick a tag with `tag`: ", caught.exception.message)
+        self.assertIn("/a --b:", str(caught.exception))
+        with self.assertRaises(muonstore.DataLossError) as caught:
+            muonstore.open(root("s1-ws2-bf16-none-elastic")).read(QKV)
+        self.assertIn("`allow_loss` takes", str(caught.exception))
 
     def test_a_name_that_is_no_utf_8(self):
         with tempfile.TemporaryDirectory() as folder:

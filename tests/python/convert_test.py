@@ -44,7 +44,7 @@ class ConvertTest(unittest.TestCase):
         source = root("s1-ws2-bf16-none-elastic")
         with self.assertRaises(muonstore.UnsupportedError) as caught:
             muonstore.convert(source, self.folder / "out", stage=2)
-        self.assertIn("--allow-loss missing", str(caught.exception))
+        self.assertIn("`allow_loss` missing", str(caught.exception))
         self.assertFalse((self.folder / "out").exists())
         report = muonstore.convert(source, self.folder / "out", stage=2,
                                    allow_loss=["missing"])

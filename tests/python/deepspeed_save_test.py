@@ -121,7 +121,19 @@ def save_and_fail(run):
         assert muonstore.open(root, tag).summary["step"] == 6
         assert muonstore.verify(root, tag)["whole"]
     assert muonstore.diff(root + "/a", root + "/b")["same_state"]
+    prune_old_tags(engine, root, rank)
     return {}
+
+
+def prune_old_tags(engine, root, rank):
+    """Of tags "a" and "b" the newer step stays, and what is new."""
+    fails(lambda: save(engine, root, "c", keep=-1), "not negative")
+    handle = save(engine, root, "c", keep=1)
+    handle.wait()
+    gen.deepspeed.comm.barrier()
+    assert handle.pruned == (["a", "b"] if rank == 0 else []), handle.pruned
+    assert [name for name in names_in(root) if "/" not in name] == [
+        "c", "latest"], names_in(root)
 
 
 def in_ranks(phase, name, folder, root):

@@ -1,8 +1,11 @@
 """What is left of OffloadMuon: memory, references, processes."""
+import copy
 import gc
 import os
+import pickle
 import subprocess
 import sys
+import tempfile
 import textwrap
 import unittest
 import weakref
@@ -123,7 +126,12 @@ class ProcessTest(unittest.TestCase):
         step_once(model, optimizer)
 
     def test_workers_of_a_data_loader(self):
-        done = run_python("""
+        for method in ("fork", "spawn"):
+            with self.subTest(method):
+                self.train_with_workers(method)
+
+    def train_with_workers(self, method):
+        done = run_python(f"""
             import torch, seeded
             from muonstore import OffloadMuon
             from torch.utils.data import DataLoader
@@ -131,7 +139,8 @@ class ProcessTest(unittest.TestCase):
                 model = seeded.Model()
                 optimizer = OffloadMuon(model.named_parameters())
                 for (step,) in DataLoader([[i] for i in range(4)],
-                                          num_workers=2):
+                                          num_workers=2,
+                                          multiprocessing_context="{method}"):
                     optimizer.zero_grad()
                     model(seeded.gradients(int(step))).backward()
                     optimizer.step()
@@ -139,6 +148,45 @@ class ProcessTest(unittest.TestCase):
             """)
         self.assertEqual((done.returncode, done.stdout.strip()), (0, "5"),
                          done.stderr)
+
+    def test_is_not_sent_to_other_processes(self):
+        _, optimizer = tiny()
+        for send in (pickle.dumps, copy.deepcopy):
+            with self.assertRaisesRegex(muonstore.UnsupportedError,
+                                        "state_dict"):
+                send(optimizer)
+
+    def interrupted_save(self, options):
+        """Ctrl-C once the first file is there."""
+        with tempfile.TemporaryDirectory() as folder:
+            done = run_python(f"""
+                import os, pathlib, signal, threading, torch
+                from muonstore import OffloadMuon
+                root = pathlib.Path({folder!r}) / "run"
+                def interrupt():
+                    while not any(p.is_file() for p in root.rglob("*")):
+                        pass
+                    os.kill(os.getpid(), signal.SIGINT)
+                model = torch.nn.Linear(1000, 1000)
+                optimizer = OffloadMuon(model.named_parameters())
+                threading.Thread(target=interrupt).start()
+                try:
+                    optimizer.save(root, "t", zstd_level=9, {options}).wait()
+                    while True:
+                        pass
+                except KeyboardInterrupt:
+                    print("interrupted")
+                """, timeout=120)
+            self.assertEqual((done.returncode, done.stdout.strip()),
+                             (0, "interrupted"), done.stderr)
+            root = os.path.join(folder, "run")
+            self.assertEqual(set(os.listdir(root)) - {"latest", "t"}, set())
+            self.assertTrue(muonstore.verify(root, "t")["whole"])
+
+    def test_ctrl_c_in_a_save_leaves_it_whole(self):
+        for options in ("asynchronous=False", "asynchronous=True"):
+            with self.subTest(options):
+                self.interrupted_save(options)
 
     def test_the_package_without_torch_has_no_optimizer_only_when_asked(self):
         done = run_python("""

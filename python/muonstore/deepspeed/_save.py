@@ -28,6 +28,10 @@ class SaveHandle:
     def __init__(self, path: str, tag: str, work):
         self.path = path  # Of the tag.
         self.tag = tag
+        # Once it is done, on rank 0: what a user should know, and the tags
+        # that `keep` removed.
+        self.notes: list[str] = []
+        self.pruned: list[str] = []
         self._error = None
         self._told = False
         self._work = work
@@ -57,7 +61,7 @@ class SaveHandle:
 
     def _run(self):
         try:
-            self._work()
+            self.notes, self.pruned = self._work()
         except BaseException as error:  # noqa: B902 wait() raises it.
             self._error = error
         # It holds the copies of the state.
@@ -67,7 +71,7 @@ class SaveHandle:
 def save(engine: Any, root: Path, tag: Optional[str] = None, *,
          asynchronous: bool = True, client_state: Optional[dict] = None,
          overwrite: bool = False, zstd: int = 0, set_latest: bool = True,
-         progress: Progress = None) -> SaveHandle:
+         keep: int = 0, progress: Progress = None) -> SaveHandle:
     """Saves a live DeepSpeed engine in the native format. Collective.
 
     Every rank calls it, between steps, and writes what it owns: masters,
@@ -81,6 +85,9 @@ def save(engine: Any, root: Path, tag: Optional[str] = None, *,
         ranks stays the same, else those of rank 0.
     overwrite: replace a tag of this name; it stays until the new one is whole.
     zstd: 0: not compressed; 1 to 19.
+    set_latest: the file `latest` names the tag.
+    keep: afterwards this many native tags stay, the newest, and what `latest`
+        names; 0: all. Tags of DeepSpeed's are not touched.
     progress: of a save that is not asynchronous; see muonstore.convert.
 
     Raises Error, on every rank; what was there before is then untouched. What
@@ -96,7 +103,8 @@ def save(engine: Any, root: Path, tag: Optional[str] = None, *,
     if hasattr(optimizer, "checkpoint_event_prologue"):
         optimizer.checkpoint_event_prologue()
     job = _prepare(engine, layout, os.fspath(root), tag, client_state or {},
-                   dict(overwrite=overwrite, zstd=zstd, set_latest=set_latest))
+                   dict(overwrite=overwrite, zstd=zstd, set_latest=set_latest,
+                        keep=keep))
     if hasattr(optimizer, "checkpoint_event_epilogue"):
         optimizer.checkpoint_event_epilogue()
     job.channel = channel
@@ -163,13 +171,15 @@ class _Job:
         self._arrays = arrays
         self._carried = carried
 
-    def finish(self) -> None:
+    def finish(self) -> tuple[list[str], list[str]]:
+        """Notes, pruned tags."""
         live, channel = self.save, self.channel
         try:
             channel.together(lambda: live.write(self._arrays, self.progress))
             reports = channel.gather(live.report())
             channel.together(
                 lambda: self._commit(reports) if channel.rank == 0 else None)
+            return live.notes(), live.pruned()
         finally:
             live.close()
             self._arrays = self._carried = None

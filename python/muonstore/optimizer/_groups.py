@@ -109,16 +109,17 @@ def _rule(groups: list[dict], use_muon: UseMuon):
     if callable(use_muon):
         return lambda name, param: bool(use_muon(name, param))
     chosen = dict(use_muon or {})
-    require_names(chosen, groups, "use_muon")
+    require_names(chosen, (name for group in groups
+                           for name, _ in group["params"]), "use_muon")
     return lambda name, param: chosen.get(
         name, _core.is_muon(name, list(param.shape)))
 
 
-def require_names(chosen: Mapping[str, Any], groups: list[dict],
+def require_names(chosen: Mapping[str, Any], names: Iterable[str],
                   what: str) -> None:
-    names = {name for group in groups for name, _ in group["params"]}
+    known = set(names)
     for name in chosen:
-        if name not in names:
+        if name not in known:
             _core.fail("NotFound", f"{what} names a parameter that there is not",
                        tensor=name)
 
@@ -140,10 +141,13 @@ def _part(group: dict, muon: bool, members: list, defaults: dict,
             "param_names": [name for name, _ in members]}
 
 
-def layout_rule(layouts: Layouts) -> Callable[[str, torch.Tensor], str]:
+def layout_rule(layouts: Layouts, param_groups: list[dict]
+                ) -> Callable[[str, torch.Tensor], str]:
     """How a parameter of Muon is seen as matrices: "whole" where nothing is
     said."""
     if callable(layouts):
         return lambda name, param: layouts(name, param) or "whole"
     chosen = dict(layouts or {})
+    require_names(chosen, (name for group in param_groups
+                           for name in group["param_names"]), "layouts")
     return lambda name, param: chosen.get(name, "whole")

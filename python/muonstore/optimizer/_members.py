@@ -5,7 +5,7 @@ from typing import Optional
 
 import torch
 
-from muonstore.optimizer._groups import invalid
+from muonstore.optimizer._groups import Layouts, invalid, layout_rule
 from muonstore.optimizer._placement import is_shard, local
 
 _DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
@@ -84,6 +84,27 @@ class Member:
             invalid("the state has another shape than its parameter", self.name,
                     str(list(self.param.shape)), str(list(values.shape)))
         return on_host(values.detach()).reshape(-1)[begin:end]
+
+
+def members_of(param_groups: list[dict],
+               layouts: Layouts) -> tuple[list[Member], list[int]]:
+    """All parameters; and of each group of the store, whose parameters have one
+    dtype, the index of its param group."""
+    layout = layout_rule(layouts, param_groups)
+    numbers: dict = {}
+    members = []
+    for index, group in enumerate(param_groups):
+        optimizer = "muon" if group["use_muon"] else "adam"
+        for name, param in zip(group["param_names"], group["params"]):
+            trained = param.requires_grad
+            key = (index, param.dtype)
+            number = numbers.setdefault(key, len(numbers)) if trained else 0
+            members.append(Member(
+                len(members), name, param, number,
+                optimizer if trained else "none",
+                layout(name, param) if group["use_muon"] and trained
+                else "whole"))
+    return members, [index for index, _ in numbers]
 
 
 class Targets:

@@ -10,9 +10,10 @@ import torch
 from muonstore._errors import Error
 from muonstore._load import _core
 from muonstore.optimizer import _groups, _saves, _state
-from muonstore.optimizer._members import Member, Targets
-from muonstore.optimizer._placement import find_placement
-from muonstore.optimizer._ranks import connect
+from muonstore.optimizer._members import Member, Targets, members_of
+from muonstore.optimizer._options import (StoreSettings, make_options,
+                                          values_of)
+from muonstore.optimizer._placement import Placement, find_placement
 from muonstore.optimizer._scaling import loss_scale_of, tell_scaler
 
 _CHANGED, _HAS_GRADIENT = 1, 2
@@ -78,50 +79,39 @@ class OffloadMuon(torch.optim.Optimizer):
                  resident_below_bytes: int = 1 << 20,
                  max_snapshot_bytes: int = 0,
                  num_threads: Optional[int] = None, timeout_s: float = 600):
-        named = _groups.named_groups(params)
-        if not callable(layouts):
-            _groups.require_names(layouts or {}, named, "layouts")
         muon = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum,
                 "nesterov": nesterov, "adjust_lr_fn": adjust_lr_fn}
         adam = {"lr": adam_lr, "betas": tuple(adam_betas), "eps": adam_eps,
                 "weight_decay": weight_decay if adam_weight_decay is None
                 else adam_weight_decay}
-        groups = _groups.split_groups(named, use_muon,
+        groups = _groups.split_groups(_groups.named_groups(params), use_muon,
                                       {True: muon, False: adam})
-        self._core = None
+        self._core = None  # add_param_group asks.
         super().__init__(groups, {})
-        self._members, self._group_of = _members_of(
-            self.param_groups, _groups.layout_rule(layouts))
+        self._members, self._group_of = members_of(self.param_groups, layouts)
         self._placement = find_placement(
             ((member.name, member.param) for member in self._members),
             process_group)
         self._folds = fold_in_backward
         self._scaler = grad_scaler
         self._max_norm = max_norm
-        if fold_in_backward and self._placement.size > 1 and \
-                not self._placement.row_shards:
-            _core.fail("Unsupported",
-                       "DDP averages gradients after the hooks of parameters "
-                       "have run; fold_in_backward is for one rank and FSDP2")
-        options = _core.OffloadOptions(connect(self._placement, timeout_s),
-                                       self._placement.row_shards,
-                                       len(self._group_of))
-        options.accumulates = _accumulates(convention)
-        options.num_threads = num_threads or torch.get_num_threads()
-        options.max_snapshot_bytes = max_snapshot_bytes
-        options.set_newton_schulz(coefficients, form, precision)
-        if nvme_dir is not None:
-            options.set_nvme(os.fspath(nvme_dir), list(nvme_kinds),
-                             resident_below_bytes)
-        self._core = _core.OffloadOptimizer(
-            [member.spec() for member in self._members], options)
-        self._close = weakref.finalize(self, _close_quietly, self._core)
-        self._hooks = []
+        self._hooks: list = []
         self._report = None
-        with torch.no_grad():
-            self._take_weights()
+        if fold_in_backward:
+            _require_foldable(self._placement)
+        self._open_store(StoreSettings(
+            convention, coefficients, form, precision, nvme_dir, nvme_kinds,
+            resident_below_bytes, max_snapshot_bytes, num_threads, timeout_s))
         if fold_in_backward:
             self._register_hooks()
+
+    def _open_store(self, settings: StoreSettings) -> None:
+        self._core = _core.OffloadOptimizer(
+            [member.spec() for member in self._members],
+            make_options(self._placement, len(self._group_of), settings))
+        self._close = weakref.finalize(self, _close_quietly, self._core)
+        with torch.no_grad():
+            self._take_weights()
 
     @property
     def report(self) -> Any:
@@ -255,6 +245,10 @@ class OffloadMuon(torch.optim.Optimizer):
         self._core.close()
         self._close.detach()
 
+    def __reduce__(self) -> Any:
+        _core.fail("Unsupported", "an optimizer over a store cannot be copied "
+                   "or sent to another process; state_dict() can")
+
     def _trained(self) -> list[Member]:
         return [member for member in self._members
                 if member.optimizer != "none"]
@@ -286,7 +280,8 @@ class OffloadMuon(torch.optim.Optimizer):
         for index, group_index in enumerate(self._group_of):
             group = self.param_groups[group_index]
             self._core.set_group(index, float(group["lr"]),
-                                 float(group["weight_decay"]), _rest(group))
+                                 float(group["weight_decay"]),
+                                 values_of(group))
 
     def _register_hooks(self) -> None:
         this = weakref.ref(self)
@@ -301,44 +296,11 @@ class OffloadMuon(torch.optim.Optimizer):
                 member.param.register_post_accumulate_grad_hook(fold))
 
 
-def _accumulates(convention: str) -> bool:
-    if convention not in ("lerp", "accumulate"):
-        _groups.invalid("no such momentum convention", found=convention,
-                        expected="lerp or accumulate")
-    return convention == "accumulate"
-
-
-def _rest(group: dict) -> dict:
-    if not group["use_muon"]:
-        beta1, beta2 = group["betas"]
-        return {"beta1": float(beta1), "beta2": float(beta2),
-                "eps": float(group["eps"])}
-    adjust = group["adjust_lr_fn"] or "original"
-    if adjust not in ("original", "match_rms_adamw"):
-        _groups.invalid("no such adjustment of the learning rate",
-                        expected="original or match_rms_adamw", found=adjust)
-    return {"momentum": float(group["momentum"]),
-            "nesterov": bool(group["nesterov"]),
-            "match_rms": adjust == "match_rms_adamw"}
-
-
-def _members_of(param_groups: list[dict], layout) -> tuple[list[Member], list]:
-    """All parameters; and of each group of the store, whose parameters have one
-    dtype, the index of its param group."""
-    numbers: dict = {}
-    members = []
-    for index, group in enumerate(param_groups):
-        optimizer = "muon" if group["use_muon"] else "adam"
-        for name, param in zip(group["param_names"], group["params"]):
-            trained = param.requires_grad
-            key = (index, param.dtype)
-            number = numbers.setdefault(key, len(numbers)) if trained else 0
-            members.append(Member(
-                len(members), name, param, number,
-                optimizer if trained else "none",
-                layout(name, param) if group["use_muon"] and trained
-                else "whole"))
-    return members, [index for index, _ in numbers]
+def _require_foldable(placement: Placement) -> None:
+    if placement.size > 1 and not placement.row_shards:
+        _core.fail("Unsupported",
+                   "DDP averages gradients after the hooks of parameters "
+                   "have run; fold_in_backward is for one rank and FSDP2")
 
 
 def _close_quietly(core: Any) -> None:

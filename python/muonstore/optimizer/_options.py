@@ -1,0 +1,68 @@
+"""How a store is laid out and steps, in the words of the bindings."""
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any, Optional, Sequence, Union
+
+import torch
+
+from muonstore._load import _core
+from muonstore.optimizer._groups import invalid
+from muonstore.optimizer._placement import Placement
+from muonstore.optimizer._ranks import connect
+
+
+@dataclasses.dataclass(frozen=True)
+class StoreSettings:
+    """Arguments of OffloadMuon that say nothing about parameters."""
+    convention: str
+    coefficients: str
+    form: str
+    precision: str
+    nvme_dir: Union[None, str, "os.PathLike[str]"]
+    nvme_kinds: Sequence[str]
+    resident_below_bytes: int
+    max_snapshot_bytes: int
+    num_threads: Optional[int]
+    timeout_s: float
+
+
+def make_options(placement: Placement, num_groups: int,
+                 settings: StoreSettings) -> Any:
+    """Collective: joins the ranks."""
+    accumulates = _accumulates(settings.convention)
+    options = _core.OffloadOptions(connect(placement, settings.timeout_s),
+                                   placement.row_shards, num_groups)
+    options.accumulates = accumulates
+    options.num_threads = settings.num_threads or torch.get_num_threads()
+    options.max_snapshot_bytes = settings.max_snapshot_bytes
+    options.set_newton_schulz(settings.coefficients, settings.form,
+                              settings.precision)
+    if settings.nvme_dir is not None:
+        options.set_nvme(os.fspath(settings.nvme_dir),
+                         list(settings.nvme_kinds),
+                         settings.resident_below_bytes)
+    return options
+
+
+def _accumulates(convention: str) -> bool:
+    if convention not in ("lerp", "accumulate"):
+        invalid("no such momentum convention", found=convention,
+                expected="lerp or accumulate")
+    return convention == "accumulate"
+
+
+def values_of(group: dict) -> dict:
+    """What the store's group needs of a param group, beside lr and decay."""
+    if not group["use_muon"]:
+        beta1, beta2 = group["betas"]
+        return {"beta1": float(beta1), "beta2": float(beta2),
+                "eps": float(group["eps"])}
+    adjust = group["adjust_lr_fn"] or "original"
+    if adjust not in ("original", "match_rms_adamw"):
+        invalid("no such adjustment of the learning rate",
+                expected="original or match_rms_adamw", found=adjust)
+    return {"momentum": float(group["momentum"]),
+            "nesterov": bool(group["nesterov"]),
+            "match_rms": adjust == "match_rms_adamw"}
