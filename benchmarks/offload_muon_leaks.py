@@ -63,7 +63,6 @@ class Run:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.schedule.step()
-        return float(loss)
 
 
 def measure(steps):
@@ -73,12 +72,12 @@ def measure(steps):
     every = max(1, steps // 10)
     with tempfile.TemporaryDirectory() as folder:
         for step in range(1, steps + 1):
-            loss = run.step(step)
+            run.step(step)
             if step % every == 0:
                 run.optimizer.save(
                     folder, f"step{step}", asynchronous=True, keep=1,
                     client_state=run.schedule.state_dict()).wait()
-                yield {**look(step), "loss": round(loss, 4)}
+                yield look(step)
         run.optimizer.close()
 
 
