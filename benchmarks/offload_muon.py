@@ -5,8 +5,8 @@
         benchmarks/offload_muon.py [--layers 4] [--width 768] [--steps 3]
                                    [--rounds 3] [--json FILE]
 
-One process, float32 weights, the same gradients, the shapes of step.py. Each run
-is a process of its own; rounds alternate and the best step of each counts.
+One process, float32 weights, the same gradients, the shapes of step.py. Each
+run is a process of its own; rounds alternate and the best step of each counts.
 
   state      what the optimizer says it holds, for ours weights, masters and the
              sum of gradients included

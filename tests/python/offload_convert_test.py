@@ -1,5 +1,7 @@
-"""What OffloadMuon saves under FSDP2, whose cut is by whole rows, before the
-tools: inspected, converted to DeepSpeed's files and back, resumed from those."""
+"""The tools and what OffloadMuon saves under FSDP2, whose cut is by whole rows.
+
+It is inspected, converted to DeepSpeed's files and back, and resumed from those.
+"""
 import json
 import os
 import sys

@@ -299,8 +299,9 @@ class RefusalTest(unittest.TestCase):
             model, use_muon=lambda name, param: True))
         self.assert_refused(bad, "fc9", lambda: make(
             model, layouts={"fc1.weight": "fc9"}))
-        self.assert_refused(muonstore.NotFoundError, "fc9.weight",
-                            lambda: make(model, layouts={"fc9.weight": "whole"}))
+        self.assert_refused(
+            muonstore.NotFoundError, "fc9.weight",
+            lambda: make(model, layouts={"fc9.weight": "whole"}))
         self.assert_refused(muonstore.NotFoundError, "fc9.weight",
                             lambda: make(model, use_muon={"fc9.weight": True}))
         self.assert_refused(bad, "f64",

@@ -13,7 +13,8 @@ Layouts = Union[None, Mapping[str, str],
 
 # What wrappers of modules put before or into the names of parameters.
 _PREFIX = "module."
-_INFIXES = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
+_INFIXES = ("_orig_mod.", "_checkpoint_wrapped_module.",
+            "_fsdp_wrapped_module.")
 
 
 def invalid(message: str, tensor: str = "", expected: str = "",
@@ -120,7 +121,8 @@ def require_names(chosen: Mapping[str, Any], names: Iterable[str],
     known = set(names)
     for name in chosen:
         if name not in known:
-            _core.fail("NotFound", f"{what} names a parameter that there is not",
+            _core.fail("NotFound",
+                       f"{what} names a parameter that there is not",
                        tensor=name)
 
 

@@ -37,9 +37,9 @@ class OffloadMuon(torch.optim.Optimizer):
         Muon's where it is None.
     use_muon: names -> bool, or a function of name and parameter, in place of
         the rule by names.
-    layouts: names -> layout, or a function of name and parameter: "per_head[8]",
-        "packed_rows[64,64,64]", "interleaved_heads[8 x (1 + 2)]", "experts".
-        Each block is a matrix of its own.
+    layouts: names -> layout, or a function of name and parameter:
+        "per_head[8]", "packed_rows[64,64,64]", "experts",
+        "interleaved_heads[8 x (1 + 2)]". Each block is a matrix of its own.
     convention: "lerp" (torch, DeepSpeed) or "accumulate" (dion, Moonlight).
     coefficients, form, precision: of Newton-Schulz: "jordan5" or
         "polar_express5"; "auto", "standard" or "gram"; "f32" or "bf16".

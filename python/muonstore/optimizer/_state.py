@@ -82,8 +82,8 @@ def _pairs(optimizer: Any, saved: list[dict]) -> Iterator[tuple[Member, int]]:
     counts = [len(group["params"]) for group in optimizer.param_groups]
     found = [len(group["params"]) for group in saved]
     if counts != found:
-        invalid("the state dict has other param groups: by use_muon each is cut "
-                "in two, Muon's parameters first", expected=str(counts),
+        invalid("the state dict has other param groups: by use_muon each is "
+                "cut in two, Muon's parameters first", expected=str(counts),
                 found=str(found))
     members = iter(optimizer._members)
     for group, own in zip(saved, optimizer.param_groups):
