@@ -8,6 +8,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <string>
 #include <tuple>
@@ -207,7 +209,8 @@ void BindOffload(nb::module_& module) {
           [](Self* self, const std::vector<SpecTuple>& parameters,
              const OffloadOptions& options) {
             std::vector<ParameterSpec> specs;
-            for (const SpecTuple& of : parameters) specs.push_back(SpecOf(of));
+            std::ranges::transform(parameters, std::back_inserter(specs),
+                                   &SpecOf);
             new (self) OffloadOptimizer(std::move(specs), options);
           },
           Unlocked())

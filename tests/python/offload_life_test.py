@@ -21,7 +21,7 @@ import seeded
 from muonstore import OffloadMuon
 
 # benchmarks/offload_muon_leaks.py takes 10,000, of a whole training loop.
-WARM_UP, STEPS = 500, 2000
+WARM_UP, STEPS = 2000, 3000
 
 
 def resident_kib():
