@@ -1,8 +1,6 @@
 #include "formats/deepspeed/verify_values.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -11,68 +9,12 @@
 #include "formats/deepspeed/values.h"
 #include "muonstore/copy_plan.h"
 #include "src/base/str.h"
+#include "src/tensor/value_difference.h"
 
 namespace muonstore::deepspeed {
 namespace {
 
 constexpr int64_t kBlockElements = 1 << 20;
-
-// Differences of two value lists, gathered block by block.
-struct Difference {
-  int64_t count = 0;
-  int64_t first = -1;
-  double largest = 0;
-
-  void Add(int64_t index, double difference) {
-    count += 1;
-    first = first < 0 ? index : first;
-    // An infinite or undefined difference is the largest of all.
-    largest = std::isnan(difference) || std::isnan(largest)
-                  ? std::nan("")
-                  : std::max(largest, difference);
-  }
-
-  std::string ToString() const {
-    return StrCat(count, count == 1 ? " element" : " elements",
-                  ", the first at ", first, ", by at most ",
-                  FormatNumber(largest));
-  }
-};
-
-// Bytes of a few elements that may be compared and widened.
-class Values {
- public:
-  Values(DType dtype, std::span<const std::byte> bytes)
-      : element_bytes_(static_cast<size_t>(SizeBytes(dtype))), bytes_(bytes) {
-    widened_.resize(bytes.size() / element_bytes_);
-    ConvertToF64(dtype, bytes, widened_);
-  }
-
-  void Compare(const Values& other, int64_t first_index,
-               Difference& difference) const {
-    if (bytes_.size() == other.bytes_.size() &&
-        std::memcmp(bytes_.data(), other.bytes_.data(), bytes_.size()) == 0) {
-      return;
-    }
-    for (size_t i = 0; i < widened_.size(); ++i) {
-      const bool same_bits =
-          std::memcmp(bytes_.data() + i * element_bytes_,
-                      other.bytes_.data() + i * element_bytes_,
-                      element_bytes_) == 0;
-      const bool both_nan =
-          std::isnan(widened_[i]) && std::isnan(other.widened_[i]);
-      if (!same_bits && !both_nan) {
-        difference.Add(first_index + static_cast<int64_t>(i),
-                       std::abs(widened_[i] - other.widened_[i]));
-      }
-    }
-  }
-
- private:
-  size_t element_bytes_;
-  std::span<const std::byte> bytes_;
-  std::vector<double> widened_;
-};
 
 template <typename Body>
 void ForEachBlock(int64_t num_elements, const Body& body) {
@@ -110,21 +52,20 @@ class ReplicaCheck {
     const Segment& segment =
         checkpoint_.segments()[static_cast<size_t>(fragment.segment)];
     const int64_t start = fragment.segment_offset - fragment.tensor_offset;
-    Difference difference;
+    ValueDifference difference;
     ForEachBlock(info_.shape.num_elements(), [&](ElementRange range) {
       std::vector<std::byte> logical(RangeBytes(range, info_.dtype));
       std::vector<std::byte> copy(logical.size());
       ReadTensor(checkpoint_, tensor_, range, logical);
       checkpoint_.ReadSegment(fragment.segment, start + range.begin, copy);
-      Values(info_.dtype, copy)
-          .Compare(Values(info_.dtype, logical), range.begin, difference);
+      difference.Compare(info_.dtype, copy, logical, range.begin);
     });
-    if (difference.count > 0) {
+    if (difference.count() > 0) {
       Report(segment, difference);
     }
   }
 
-  void Report(const Segment& segment, const Difference& difference) {
+  void Report(const Segment& segment, const ValueDifference& difference) {
     const bool known =
         VersionBefore(checkpoint_.parts().ranks[0].version, {0, 19, 6});
     findings_.push_back(
@@ -150,17 +91,16 @@ class ReplicaCheck {
 void CompareWeight(const DeepSpeedCheckpoint& checkpoint, size_t weight,
                    size_t master, std::vector<Finding>& findings) {
   const CheckpointTensor& info = checkpoint.tensors()[weight];
-  Difference difference;
+  ValueDifference difference;
   ForEachBlock(info.shape.num_elements(), [&](ElementRange range) {
     std::vector<std::byte> stored(RangeBytes(range, info.dtype));
     std::vector<std::byte> rounded(stored.size());
     ReadTensor(checkpoint, weight, range, stored);
     ConvertFromF32(ReadTensorF32(checkpoint, master, range), info.dtype,
                    rounded);
-    Values(info.dtype, stored)
-        .Compare(Values(info.dtype, rounded), range.begin, difference);
+    difference.Compare(info.dtype, stored, rounded, range.begin);
   });
-  if (difference.count > 0) {
+  if (difference.count() > 0) {
     findings.push_back(
         {.severity = Finding::Severity::kFault,
          .code = "weights_differ",
