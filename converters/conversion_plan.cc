@@ -125,7 +125,7 @@ class Planner {
     }
   }
 
-  void CheckNothingElseIsLost() const {
+  void CheckNothingElseIsLost() {
     std::vector<bool> lost(held_.size(), false);
     for (const SinkLoss& loss : plan_.losses) {
       for (const size_t tensor : loss.tensors) lost.at(tensor) = true;
@@ -138,7 +138,11 @@ class Planner {
       for (const ElementRange& range : tensor.missing) accounted.Add(range);
       const auto gap = accounted.FirstGap(tensor.shape.num_elements());
       if (!gap || lost[i]) continue;
-      if (held_[i].empty() && IsRoundedMaster(index, tensor, lost)) continue;
+      const auto master = MasterOf(index, tensor);
+      if (held_[i].empty() && master && !lost[*master]) {
+        if (!tensor.derived) plan_.implied_weights.push_back({i, *master});
+        continue;
+      }
       throw Error(ErrorCode::kInternal,
                   StrCat("the plan is wrong: element ", *gap,
                          " is in no file and in no list of losses"),
@@ -146,14 +150,17 @@ class Planner {
     }
   }
 
-  // A compute weight follows from its master.
-  static bool IsRoundedMaster(const TensorIndex& index,
-                              const CheckpointTensor& tensor,
-                              const std::vector<bool>& lost) {
-    if (tensor.key.kind != kWeight) return false;
-    const auto master =
-        index.Find({tensor.key.parameter, std::string(kMaster)});
-    return master && !lost[*master];
+  // Of a compute weight that follows from it.
+  std::optional<size_t> MasterOf(const TensorIndex& index,
+                                 const CheckpointTensor& tensor) const {
+    if (tensor.key.kind != kWeight) return std::nullopt;
+    const auto found = index.Find({tensor.key.parameter, std::string(kMaster)});
+    if (!found) return std::nullopt;
+    const CheckpointTensor& master = source_.tensors()[*found];
+    const bool follows =
+        master.shape.num_elements() == tensor.shape.num_elements() &&
+        CanConvert(master.dtype, tensor.dtype, 1);
+    return follows ? found : std::nullopt;
   }
 
   void AddMissing() {

@@ -21,14 +21,15 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include "converters/block_source.h"
 #include "converters/element_converter.h"
+#include "converters/implied_weights.h"
 #include "converters/job_shares.h"
+#include "converters/value_losses.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
 #include "src/inspect/parallel.h"
@@ -71,63 +72,18 @@ std::string ExistingParent(FileSystem& fs, std::string path) {
   return path;
 }
 
-// What overflowed, by tensor; told from many threads.
-class Overflows {
- public:
-  Overflows(const Checkpoint& source, const ConversionPlan& plan)
-      : source_(source), plan_(plan) {}
-
-  void Add(std::span<const SegmentReader::Overflow> overflows, DType dtype) {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [tensor, num_elements] : overflows) {
-      Entry& entry = by_tensor_[tensor];
-      entry.num_elements += num_elements;
-      entry.dtype = dtype;
-    }
-  }
-
-  void RefuseUnlessAllowed(const ConvertOptions& options) const {
-    Refuse(plan_,
-           ConversionPlan{.losses = Losses()}.Refused(options.allowed_losses));
-  }
-
-  std::vector<SinkLoss> Losses() const {
-    const std::lock_guard lock(mutex_);
-    std::vector<SinkLoss> losses;
-    for (const auto& [tensor, entry] : by_tensor_) {
-      losses.push_back({.kind = kOverflowLoss,
-                        .message = StrCat(
-                            Printable(source_.tensors()[tensor].key.ToString()),
-                            ": ", entry.num_elements,
-                            entry.num_elements == 1 ? " value" : " values",
-                            " beyond ", DTypeName(entry.dtype), ": infinite"),
-                        .tensors = {tensor}});
-    }
-    return losses;
-  }
-
- private:
-  struct Entry {
-    int64_t num_elements = 0;
-    DType dtype = DType::kF32;
-  };
-
-  const Checkpoint& source_;
-  const ConversionPlan& plan_;
-  mutable std::mutex mutex_;
-  std::map<size_t, Entry> by_tensor_;
-};
-
 class Conversion {
  public:
   Conversion(const Checkpoint& source, const ConversionPlan& plan,
              const ConvertOptions& options)
       : source_(source),
+        plan_(plan),
         options_(options),
         num_files_(plan.file_bytes.size()),
         shares_(DivideMemory(options, num_files_)),
         progress_(options.progress, plan.payload_bytes),
-        overflows_(source, plan) {}
+        implied_weights_(source, plan),
+        losses_(source) {}
 
   void Write(CheckpointSink& sink) {
     sink.SetFileResources(shares_.file);
@@ -138,24 +94,24 @@ class Conversion {
             file->segments()[i],
             [&](std::span<const std::byte> block) { file->Append(i, block); });
         if (!done) return;  // Unfinished: it is not committed.
-        overflows_.RefuseUnlessAllowed(options_);
+        RefuseUnlessAllowed();
       }
       file->Close();
     });
   }
 
-  // Reads what may overflow.
+  // Reads what may overflow, and the masters of weights that may be lost.
   void Look(const CheckpointSink& sink) {
     ForEachFile([&](size_t index) {
       for (const SinkSegment& segment : sink.PlanFile(index)) {
-        if (MayOverflow(segment)) {
+        if (MayOverflow(segment) || implied_weights_.Concern(segment)) {
           ReadSegment(segment, [](std::span<const std::byte> /*block*/) {});
         }
       }
     });
   }
 
-  std::vector<SinkLoss> overflows() const { return overflows_.Losses(); }
+  std::vector<SinkLoss> losses() const { return losses_.List(); }
 
  private:
   void ForEachFile(const std::function<void(size_t)>& body) {
@@ -177,6 +133,11 @@ class Conversion {
     failed_.store(true);
   }
 
+  void RefuseUnlessAllowed() const {
+    Refuse(plan_,
+           ConversionPlan{.losses = losses()}.Refused(options_.allowed_losses));
+  }
+
   bool MayOverflow(const SinkSegment& segment) const {
     return std::any_of(segment.pieces.begin(), segment.pieces.end(),
                        [&](const SinkPiece& p) {
@@ -190,22 +151,28 @@ class Conversion {
       const SinkSegment& segment,
       const std::function<void(std::span<const std::byte>)>& take) {
     BlockSource blocks(source_, segment, shares_.block_bytes);
+    int64_t first_element = 0;
     while (!blocks.done()) {
       if (failed_.load()) return false;
       const std::span<const std::byte> block = blocks.Next();
-      overflows_.Add(blocks.overflows(), segment.dtype);
+      losses_.AddOverflows(blocks.overflows(), segment.dtype);
+      implied_weights_.Compare(segment, first_element, block, losses_);
       take(block);
+      first_element +=
+          static_cast<int64_t>(block.size()) / SizeBytes(segment.dtype);
       progress_.Add(block.size());
     }
     return true;
   }
 
   const Checkpoint& source_;
+  const ConversionPlan& plan_;
   const ConvertOptions& options_;
   size_t num_files_;
   JobShares shares_;
   ByteProgress progress_;
-  Overflows overflows_;
+  ImpliedWeights implied_weights_;
+  ValueLosses losses_;
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
   std::exception_ptr error_;
@@ -229,13 +196,13 @@ void RequireSpace(FileSystem& fs, const ConversionPlan& plan) {
   }
 }
 
-std::vector<SinkLoss> FindOverflows(const Checkpoint& source,
-                                    const CheckpointSink& sink,
-                                    const ConversionPlan& plan,
-                                    const ConvertOptions& options) {
+std::vector<SinkLoss> FindValueLosses(const Checkpoint& source,
+                                      const CheckpointSink& sink,
+                                      const ConversionPlan& plan,
+                                      const ConvertOptions& options) {
   Conversion conversion(source, plan, options);
   conversion.Look(sink);
-  return conversion.overflows();
+  return conversion.losses();
 }
 
 std::vector<SinkLoss> Convert(const Checkpoint& source, CheckpointSink& sink,
@@ -246,13 +213,14 @@ std::vector<SinkLoss> Convert(const Checkpoint& source, CheckpointSink& sink,
   Conversion conversion(source, plan, options);
   conversion.Write(sink);
   sink.Finish();
-  if (options.before_commit) options.before_commit();
+  std::vector<SinkLoss> losses = conversion.losses();
+  if (options.before_commit) options.before_commit(losses);
   // All of that takes time: the last moment to stop.
   if (options.progress) {
     options.progress(plan.payload_bytes, plan.payload_bytes);
   }
   sink.Commit();
-  return conversion.overflows();
+  return losses;
 }
 
 }  // namespace muonstore

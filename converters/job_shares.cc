@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "converters/implied_weights.h"
 #include "converters/segment_reader.h"
 #include "muonstore/error.h"
 #include "muonstore/file_system.h"
@@ -19,9 +20,9 @@ constexpr uint64_t kMinBytesOfJob = 1 << 20;
 constexpr uint64_t kMinBytesOfNextJob = 24 << 20;
 // What a job may hold for each byte of its block: the block, the one that is
 // read ahead, the reader's scratch, in vectors that may have grown to twice its
-// size, and a fingerprint's widened copy.
-constexpr uint64_t kBytesPerBlockByte =
-    2 + 2 * SegmentReader::kScratchPerByte + 4;
+// size, a fingerprint's widened copy, and weights beside their masters.
+constexpr uint64_t kBytesPerBlockByte = 2 + 2 * SegmentReader::kScratchPerByte +
+                                        4 + ImpliedWeights::kScratchPerByte;
 // Of a job's memory, what the file that it writes may hold back.
 constexpr uint64_t kFilesPart = 4;
 constexpr uint64_t kMaxFileBytes = 64 << 20;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "converters/held_parts.h"
 #include "muonstore/copy_plan.h"
 #include "muonstore/error.h"
 
@@ -14,19 +15,6 @@ std::span<std::byte> Elements(std::span<std::byte> bytes, int64_t first,
                               int64_t count, size_t item) {
   return bytes.subspan(static_cast<size_t>(first) * item,
                        static_cast<size_t>(count) * item);
-}
-
-// The parts of `range` that the source holds.
-std::vector<ElementRange> Without(ElementRange range,
-                                  std::span<const ElementRange> missing) {
-  std::vector<ElementRange> held;
-  for (const ElementRange& hole : missing) {
-    if (hole.end <= range.begin || hole.begin >= range.end) continue;
-    if (hole.begin > range.begin) held.push_back({range.begin, hole.begin});
-    range.begin = hole.end;
-  }
-  if (range.begin < range.end) held.push_back(range);
-  return held;
 }
 
 }  // namespace
@@ -64,7 +52,7 @@ void SegmentReader::AddPiece(const SinkPiece& piece, int64_t block_begin,
   const int64_t shift = piece.tensor_offset - piece.segment_offset;
   const ElementRange range{begin + shift, end + shift};
   const auto& missing = source_.tensors()[piece.tensor].missing;
-  for (const ElementRange& held : Without(range, missing)) {
+  for (const ElementRange& held : HeldParts(range, missing)) {
     AddRange(piece.tensor, held, held.begin - shift - block_begin);
   }
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "converters/held_parts.h"
 #include "converters/segment_reader.h"
 #include "formats/safetensors/header.h"
 #include "formats/safetensors/sink.h"
@@ -123,7 +124,8 @@ class Verification {
         scale_(source.tensors().size(), 1),
         is_skipped_(source.tensors().size(), false) {
     for (const SinkLoss& loss : plan.losses) {
-      if (loss.kind == kMissingLoss) continue;  // Zeros, as they are read.
+      // Zeros and infinities, as they are read.
+      if (loss.kind == kMissingLoss || loss.kind == kOverflowLoss) continue;
       for (const size_t tensor : loss.tensors) is_skipped_[tensor] = true;
     }
     for (size_t file = 0; file < sink.num_files(); ++file) {
@@ -174,7 +176,8 @@ class Verification {
         throw Different(tensor, "the target lacks elements");
       }
     }
-    for (const ElementRange& range : Present(*found)) {
+    for (const ElementRange& range :
+         HeldParts({0, found->shape.num_elements()}, found->missing)) {
       CompareRange(tensor, *found, range, progress);
     }
   }
@@ -185,18 +188,6 @@ class Verification {
         ranges.begin(), ranges.end(), [&](const ElementRange& other) {
           return other.begin <= range.begin && range.end <= other.end;
         });
-  }
-
-  static std::vector<ElementRange> Present(const Found& found) {
-    std::vector<ElementRange> present;
-    int64_t at = 0;
-    for (const ElementRange& hole : found.missing) {
-      if (hole.begin > at) present.push_back({at, hole.begin});
-      at = hole.end;
-    }
-    const int64_t end = found.shape.num_elements();
-    if (at < end) present.push_back({at, end});
-    return present;
   }
 
   void CompareRange(size_t tensor, const Found& found, ElementRange whole,

@@ -16,9 +16,11 @@
 #ifndef MUONSTORE_CONVERT_H_
 #define MUONSTORE_CONVERT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,12 +38,24 @@ inline constexpr const char* kMissingLoss = "missing";
 // Only the values show it, so it is in no plan.
 inline constexpr const char* kOverflowLoss = "overflow";
 
+// For a weight that is not round(master) where the target, as ZeRO-3, holds no
+// weight of its own. Only the values show it, too.
+inline constexpr const char* kWeightsLoss = "weights_differ";
+
+// A weight that the source stores and the target has as round(master) alone.
+// Indices into the source's tensors().
+struct ImpliedWeight {
+  size_t weight = 0;
+  size_t master = 0;
+};
+
 struct ConversionPlan {
   std::string path;                  // Of the target.
   std::vector<uint64_t> file_bytes;  // Payload, by file.
   uint64_t payload_bytes = 0;        // Of all files.
   std::vector<SinkLoss> losses;      // The sink's, and kMissingLoss.
   std::vector<std::string> notes;
+  std::vector<ImpliedWeight> implied_weights;
 
   // The losses that were not chosen and whose kind is not among `kinds`.
   std::vector<SinkLoss> Refused(const std::vector<std::string>& kinds) const;
@@ -66,22 +80,23 @@ struct ConvertOptions {
   // Told about bytes written so far and in all, one call at a time; may throw
   // to stop. May be empty.
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress = {};
-  // Called when all is written and nothing is visible yet; may throw to stop.
-  std::function<void()> before_commit = {};
+  // Called when all is written and nothing is visible yet, with the losses that
+  // only the values showed; may throw to stop.
+  std::function<void(std::span<const SinkLoss> found)> before_commit = {};
   // Asked for the free space at the target before anything is written; null:
   // not asked.
   std::shared_ptr<FileSystem> fs = nullptr;
 };
 
-// Reads all that may overflow and says what does, one loss a tensor; writes
-// nothing.
-std::vector<SinkLoss> FindOverflows(const Checkpoint& source,
-                                    const CheckpointSink& sink,
-                                    const ConversionPlan& plan,
-                                    const ConvertOptions& options);
+// The losses that only values show (kOverflowLoss, kWeightsLoss), one a tensor
+// and kind: reads all that may be lost that way and writes nothing.
+std::vector<SinkLoss> FindValueLosses(const Checkpoint& source,
+                                      const CheckpointSink& sink,
+                                      const ConversionPlan& plan,
+                                      const ConvertOptions& options);
 
-// Runs the plan, finishes the sink and commits it. Returns what overflowed,
-// with leave; without, the first overflow is an error.
+// Runs the plan, finishes the sink and commits it. Returns the losses that only
+// the values showed, with leave; without, the first of them is an error.
 std::vector<SinkLoss> Convert(const Checkpoint& source, CheckpointSink& sink,
                               const ConversionPlan& plan,
                               const ConvertOptions& options);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "converters/implied_weights.h"
 #include "converters/segment_reader.h"
 #include "muonstore/error.h"
 
@@ -19,10 +20,12 @@ TEST(JobShares, StayWithinTheLimit) {
         ASSERT_GE(shares.jobs, 1);
         ASSERT_GE(shares.block_bytes, 4096U);
         EXPECT_EQ(shares.block_bytes % 4096, 0U);
-        // Two blocks, the reader's scratch and what the file holds back.
-        const uint64_t job =
-            (2 + SegmentReader::kScratchPerByte) * shares.block_bytes +
-            shares.file.buffer_bytes;
+        // Two blocks, the scratch of reader and weights, what the file holds
+        // back.
+        const uint64_t job = (2 + SegmentReader::kScratchPerByte +
+                              ImpliedWeights::kScratchPerByte) *
+                                 shares.block_bytes +
+                             shares.file.buffer_bytes;
         EXPECT_LE(job * static_cast<uint64_t>(shares.jobs), limit);
         EXPECT_LE(shares.jobs, std::max(jobs, 1));
       }

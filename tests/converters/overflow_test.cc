@@ -54,7 +54,7 @@ TEST(OverflowTest, ValuesThatOverflowAreRefusedByName) {
     EXPECT_EQ(error->code(), ErrorCode::kUnsupported);
     EXPECT_THAT(error->message(), HasSubstr("--allow-loss overflow"));
     EXPECT_FALSE(sink.committed());
-    EXPECT_THAT(FindOverflows(source, sink, plan, {}), SizeIs(1));
+    EXPECT_THAT(FindValueLosses(source, sink, plan, {}), SizeIs(1));
 
     MemorySink allowed({{Whole(source, dtype)}});
     const auto losses =

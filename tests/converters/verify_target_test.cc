@@ -43,7 +43,7 @@ class VerifyTargetTest : public testing::TestWithParam<TargetFormat> {
   std::optional<Error> Verify(
       const Checkpoint& source, const std::function<void()>& tamper = [] {}) {
     return ErrorOf([&] {
-      Convert(*source_, *sink_, plan_, {.before_commit = [&] {
+      Convert(*source_, *sink_, plan_, {.before_commit = [&](auto /*found*/) {
         tamper();
         VerifyTarget(source, *sink_, plan_, {.jobs = 2});
       }});

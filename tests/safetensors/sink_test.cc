@@ -46,11 +46,11 @@ class SinkTest : public testing::Test {
     os::OutputRoot root(PosixFileSystem(), (scratch_ / "out").string());
     SafetensorsSink sink(source, root, "tag", /*overwrite=*/true, options);
     const ConversionPlan plan = PlanConversion(source, sink);
-    Convert(source, sink, plan, {.jobs = 2, .before_commit = [&] {
-                                   if (!verify) return;
-                                   VerifyTarget(source, sink, plan,
-                                                {.jobs = 2});
-                                 }});
+    Convert(source, sink, plan,
+            {.jobs = 2, .before_commit = [&](auto /*found*/) {
+               if (!verify) return;
+               VerifyTarget(source, sink, plan, {.jobs = 2});
+             }});
   }
 
   Scratch scratch_;
@@ -118,7 +118,7 @@ TEST_F(SinkTest, VerifyFindsAFlippedBit) {
   SafetensorsSink sink(*source, root, "tag", false, {});
   const ConversionPlan plan = PlanConversion(*source, sink);
   const auto error = ErrorOf([&] {
-    Convert(*source, sink, plan, {.before_commit = [&] {
+    Convert(*source, sink, plan, {.before_commit = [&](auto /*found*/) {
       const auto path = FindFile(scratch_ / "out", "model.safetensors");
       std::string bytes = testutil::ReadBytes(path);
       bytes[bytes.size() - 7] ^= 4;

@@ -257,6 +257,30 @@ TEST_F(ConvertCliTest, ValuesBeyondTheDTypeAreALossOfTheirOwn) {
               HasSubstr("\"kind\":\"overflow\""));
 }
 
+// ZeRO-3 stores no weights: those of a model file of another save would go
+// without a word.
+TEST_F(ConvertCliTest, WeightsThatAreNotTheRoundedMastersAreALoss) {
+  const auto root =
+      scratch_.Copy(CheckpointRoot("s2-ws2-bf16-none-twotags"), "root");
+  stdfs::copy_file(root / "step8/mp_rank_00_model_states.pt",
+                   root / "step5/mp_rank_00_model_states.pt",
+                   stdfs::copy_options::overwrite_existing);
+  std::vector<std::string> line = {root.string(), Out(), "--tag",       "step5",
+                                   "--stage",     "3",   "--zero-init", "no"};
+  ExpectRefused(line, 4, "--allow-loss weights_differ");
+  line.emplace_back("--dry-run");
+  EXPECT_THAT(ConvertJson(line, 4)["losses"].dump(),
+              HasSubstr("blocks.0.attn.qkv.weight/weight"));
+  line.back() = "--allow-loss=weights_differ";
+  line.emplace_back("--verify");
+  EXPECT_EQ(ConvertJson(line)["verified"], true);
+  EXPECT_EQ(Inspect({"verify", Out()}).exit_code, 0);
+  // Where the target has weights of its own, they are kept.
+  const auto kept = ConvertJson(
+      {root.string(), Out("two"), "--tag", "step5", "--world-size", "3"});
+  EXPECT_THAT(kept["losses"], IsEmpty());
+}
+
 TEST_F(ConvertCliTest, WhatTheSourceLacksANativeTargetLacks) {
   const std::string elastic = CheckpointRoot("s1-ws2-bf16-none-elastic");
   const auto json = ConvertJson({elastic, Out(), "--to", "native", "--verify"});

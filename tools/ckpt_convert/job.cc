@@ -1,6 +1,7 @@
 #include "tools/ckpt_convert/job.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "converters/dry_run_file_system.h"
@@ -47,7 +48,7 @@ class Job {
     watch_.check();
     if (options_.dry_run) {
       RequireSpace(*fs_, out_.plan);
-      LookForOverflows(*sink);
+      LookForValueLosses(*sink);
     } else {
       Write(root, *sink);
     }
@@ -158,13 +159,13 @@ class Job {
   }
 
   // What a real run finds on its way.
-  void LookForOverflows(const CheckpointSink& sink) {
-    AddLosses(FindOverflows(*source_, sink, out_.plan,
-                            Work("looking for values out of range")));
+  void LookForValueLosses(const CheckpointSink& sink) {
+    AddLosses(FindValueLosses(*source_, sink, out_.plan,
+                              Work("looking for values that would be lost")));
     out_.refused = out_.plan.Refused(options_.allowed_losses);
   }
 
-  void AddLosses(const std::vector<SinkLoss>& losses) {
+  void AddLosses(std::span<const SinkLoss> losses) {
     out_.plan.losses.insert(out_.plan.losses.end(), losses.begin(),
                             losses.end());
   }
@@ -205,8 +206,8 @@ class Job {
     std::optional<StagedCarry> carry;
     std::optional<os::SetAside> fingerprint;
     ConvertOptions work = Work("writing");
-    work.before_commit = [&] {
-      if (options_.verify) Compare(sink);
+    work.before_commit = [&](std::span<const SinkLoss> found) {
+      if (options_.verify) Compare(sink, found);
       if (options_.carry_files) {
         carry.emplace(root, out_.extras, watch_.check);
       }
@@ -223,8 +224,10 @@ class Job {
     out_.latest_written = sets_latest;
   }
 
-  void Compare(const CheckpointSink& sink) {
-    VerifyTarget(*source_, sink, out_.plan,
+  void Compare(const CheckpointSink& sink, std::span<const SinkLoss> found) {
+    ConversionPlan plan = out_.plan;
+    plan.losses.insert(plan.losses.end(), found.begin(), found.end());
+    VerifyTarget(*source_, sink, plan,
                  {.jobs = options_.num_jobs(), .progress = Watch("comparing")});
     out_.verified = true;
   }

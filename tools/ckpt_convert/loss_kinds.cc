@@ -18,6 +18,7 @@ struct LossKind {
 constexpr LossKind kKinds[] = {
     {kMissingLoss, "elements that the source lacks become zeros"},
     {kOverflowLoss, "values beyond the range of --dtype become infinite"},
+    {kWeightsLoss, "weights that are not round(master), which replaces them"},
     {"momentum", "momentum without a place in the target"},
     {"optimizer-state", "other optimizer state without a place"},
     {"model", "weights or buffers without a place"},
@@ -30,7 +31,6 @@ constexpr LossKind kKinds[] = {
     {"buffer_missing", "... a buffer"},
     {"alias_contradicts", "the source ties names that cannot be tied"},
     {"replicas_differ", "(--verify) its copies differ; the owner's is taken"},
-    {"weights_differ", "(--verify) its weights are not round(master)"},
 };
 
 }  // namespace
