@@ -155,6 +155,33 @@ TEST_F(ConvertCliTest, FoldersLinksAndHiddenFilesAreCarriedToo) {
   }
 }
 
+// What no copy can be made of is a loss with its name, at any depth.
+TEST_F(ConvertCliTest, PipesAreListedAndNeedLeaveToStayBehind) {
+  const auto root = scratch_.Copy(source_, "root");
+  stdfs::create_directories(root / "logs/deep");
+  WriteBytes(root / "logs/deep/a.txt", "a");
+  ASSERT_EQ(::mkfifo((root / "logs/deep/pipe").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo((root / "step5/control").c_str(), 0600), 0);
+  // A link is copied as one, whatever it leads to.
+  stdfs::create_symlink("/dev/null", root / "null");
+  const std::vector<std::string> line = {root.string(), Out(), "--to",
+                                         "native"};
+  auto dry = line;
+  dry.emplace_back("--dry-run");
+  EXPECT_THAT(ConvertJson(dry)["losses"], IsEmpty()) << "nothing is copied";
+  auto carry = line;
+  carry.emplace_back("--carry-files");
+  ExpectRefused(carry, 4, "logs/deep/pipe: a pipe, socket or device");
+  ExpectRefused(carry, 4, "step5/control: a pipe, socket or device");
+  ExpectRefused(carry, 4, "--allow-loss special_files");
+  carry.insert(carry.end(), {"--allow-loss", "special_files"});
+  const auto json = ConvertJson(carry);
+  EXPECT_EQ(json["losses"].size(), 2U);
+  EXPECT_EQ(ReadBytes(scratch_ / "out/logs/deep/a.txt"), "a");
+  EXPECT_FALSE(stdfs::exists(scratch_ / "out/logs/deep/pipe"));
+  EXPECT_EQ(stdfs::read_symlink(scratch_ / "out/null"), "/dev/null");
+}
+
 TEST_F(ConvertCliTest, AFileInThePlaceOfTheFingerprintStays) {
   stdfs::create_directories(Out());
   WriteBytes(scratch_ / "out/step5.fingerprint.json", "mine");

@@ -1,6 +1,7 @@
 #include "tools/ckpt_convert/carry.h"
 
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -47,11 +48,24 @@ void Add(FileSystem& fs, const std::string& folder, const std::string& name,
   const std::string from = StrCat(folder, "/", name);
   const bool is_link = fs.ReadLink(from).has_value();
   const auto status = fs.Stat(from);
-  if (!is_link && (!status || status->type == FileType::kOther)) return;
+  if (!is_link && !status) return;
   const bool is_folder = !is_link && status->type == FileType::kDirectory;
   extras.push_back({.from = from,
                     .to = StrCat(target, "/", name),
                     .name = StrCat(shown, name, is_folder ? "/" : "")});
+}
+
+// Links are copied as links, whatever they lead to.
+void AddSpecialFiles(FileSystem& fs, const std::string& path,
+                     const std::string& name, std::vector<std::string>& names) {
+  const auto status = fs.ReadLink(path) ? std::nullopt : fs.Stat(path);
+  if (!status) return;
+  if (status->type == FileType::kOther) names.push_back(name);
+  if (status->type != FileType::kDirectory) return;
+  for (const std::string& child : fs.List(path)) {
+    AddSpecialFiles(fs, StrCat(path, "/", child),
+                    StrCat(name, name.ends_with('/') ? "" : "/", child), names);
+  }
 }
 
 }  // namespace
@@ -74,6 +88,16 @@ std::vector<Extra> FindExtras(FileSystem& fs, const Places& places) {
     Add(fs, places.source_path, name, places.target_path(), tag + "/", extras);
   }
   return extras;
+}
+
+std::vector<std::string> FindSpecialFiles(FileSystem& fs,
+                                          const std::vector<Extra>& extras) {
+  std::vector<std::string> names;
+  for (const Extra& extra : extras) {
+    if (Exists(fs, extra.to)) continue;
+    AddSpecialFiles(fs, extra.from, extra.name, names);
+  }
+  return names;
 }
 
 StagedCarry::StagedCarry(os::OutputRoot& root, std::vector<Extra> extras,

@@ -19,15 +19,20 @@
 
 namespace muonstore::tools {
 
-// A file, link or folder, with the paths of its copy.
+// A file, link, folder or special file, with the paths of its copy.
 struct Extra {
   std::string from;
   std::string to;
   std::string name;  // For people: "config.json", "step5/notes/".
 };
 
-// Other tags, `latest` and what is ours are left out, and special files.
+// Other tags, `latest` and what is ours are left out.
 std::vector<Extra> FindExtras(FileSystem& fs, const Places& places);
+
+// For people: the pipes, sockets and devices among what would be copied, which
+// a copy leaves out.
+std::vector<std::string> FindSpecialFiles(FileSystem& fs,
+                                          const std::vector<Extra>& extras);
 
 class StagedCarry {
  public:

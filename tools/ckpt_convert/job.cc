@@ -12,6 +12,7 @@
 #include "muonstore/open.h"
 #include "src/base/str.h"
 #include "src/os/output_root.h"
+#include "tools/ckpt_convert/loss_kinds.h"
 #include "tools/ckpt_convert/momentum_choice.h"
 
 namespace muonstore::tools {
@@ -184,6 +185,7 @@ class Job {
                            notes_.end());
     out_.needed_bytes = NeededBytes(out_.plan);
     AddFindings();
+    if (options_.carry_files) AddSpecialFiles();
     out_.refused = out_.plan.Refused(options_.allowed_losses);
   }
 
@@ -196,6 +198,15 @@ class Job {
       } else if (finding.severity == Finding::Severity::kWarning) {
         out_.plan.notes.push_back("warning: " + finding.message);
       }
+    }
+  }
+
+  void AddSpecialFiles() {
+    for (const std::string& name : FindSpecialFiles(*fs_, out_.extras)) {
+      out_.plan.losses.push_back(
+          {.kind = kSpecialFilesLoss,
+           .message = StrCat(Printable(name),
+                             ": a pipe, socket or device is not copied")});
     }
   }
 

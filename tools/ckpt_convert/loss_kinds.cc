@@ -23,6 +23,7 @@ constexpr LossKind kKinds[] = {
     {"optimizer-state", "other optimizer state without a place"},
     {"model", "weights or buffers without a place"},
     {"carried", "values of the source that DeepSpeed does not know"},
+    {kSpecialFilesLoss, "(--carry-files) pipes, sockets and devices"},
     {"momentum_missing", "the source lacks momentum that it should hold"},
     {"state_missing", "... moments of Adam"},
     {"step_missing", "... the step of Adam"},

@@ -10,6 +10,9 @@
 
 namespace muonstore::tools {
 
+// Of what --carry-files cannot copy.
+inline constexpr const char* kSpecialFilesLoss = "special_files";
+
 bool IsLossKind(std::string_view kind);
 // "missing, overflow, ..."
 std::string LossKindNames();
