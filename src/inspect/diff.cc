@@ -94,10 +94,12 @@ class CheckpointDiff {
     (pair.a ? diff.shape_a : diff.shape_b) = tensor.shape;
     (pair.a ? diff.dtype_a : diff.dtype_b) = tensor.dtype;
     const TensorIndex& other = pair.a ? index_b_ : index_a_;
-    if (tensor.key.kind == kWeight &&
-        !(pair.a ? lacking_in_b_ : lacking_in_a_)
-             .contains(tensor.key.ToString()) &&
-        other.Find({tensor.key.parameter, std::string(kMaster)})) {
+    if (tensor.shape.num_elements() == 0) {
+      diff.verdict = TensorVerdict::kEqual;
+    } else if (tensor.key.kind == kWeight &&
+               !(pair.a ? lacking_in_b_ : lacking_in_a_)
+                    .contains(tensor.key.ToString()) &&
+               other.Find({tensor.key.parameter, std::string(kMaster)})) {
       diff.verdict = TensorVerdict::kDerived;
       diff.note = pair.a ? "weight stored by A only, round(master) in B"
                          : "weight stored by B only, round(master) in A";

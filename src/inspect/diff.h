@@ -5,7 +5,8 @@
 //   momentum's unit. Stage, ranks, offload, producer and the path never make a
 //   difference; tensor_diff.h and state_diff.h say what does. The compute
 //   weight of a trainable parameter is round(master): stored by one checkpoint
-//   only, it is a note, unless the other should store it and does not.
+//   only, it is a note, unless the other should store it and does not. A tensor
+//   without elements is equal to one that is not there.
 // Memory: two blocks a thread, plus both tensor lists; the worst
 //   `max_listed` tensors are kept, the rest is counted.
 // Ownership: reads the caller's Checkpoints; the report is a plain value.

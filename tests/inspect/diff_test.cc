@@ -90,6 +90,27 @@ TEST(DiffCheckpoints, TensorsOfOneSideOnly) {
   EXPECT_FALSE(report.worst[1].shape_a.has_value());
 }
 
+TEST(DiffCheckpoints, StateWithoutElementsIsEqualToNone) {
+  MemoryCheckpoint a;
+  MemoryCheckpoint b;
+  FillRun(a, 1);
+  FillRun(b, 1);
+  for (const char* kind : {"master", "momentum", "weight"}) {
+    a.Add({.parameter = "empty", .kind = kind, .shape = {0, 5}},
+          std::vector<float>());
+  }
+  b.Add({.parameter = "empty", .kind = "master", .shape = {0, 5}},
+        std::vector<float>());
+  EXPECT_TRUE(DiffCheckpoints(a, b, {}).same_state());
+  const DiffReport report = DiffCheckpoints(b, a, {});
+  EXPECT_TRUE(report.same_state());
+  EXPECT_THAT(report.worst, IsEmpty());
+  // Other shapes are.
+  b.Add({.parameter = "empty", .kind = "momentum", .shape = {5, 0}},
+        std::vector<float>());
+  EXPECT_FALSE(DiffCheckpoints(a, b, {}).same_state());
+}
+
 TEST(DiffCheckpoints, AWeightThatFollowsFromTheMasterIsANote) {
   MemoryCheckpoint a;
   MemoryCheckpoint b;
