@@ -31,6 +31,16 @@ bool IsTagPath(FileSystem& fs, const std::string& path) {
   return native::IsTagDirectory(names) || deepspeed::IsTagDirectory(names);
 }
 
+bool IsUncommitted(const std::vector<std::string>& names) {
+  return native::IsUncommittedTag(names) && !deepspeed::IsTagDirectory(names);
+}
+
+// No tag, but what its user takes for one.
+bool IsUncommittedPath(FileSystem& fs, const std::string& path) {
+  return IsDirectory(fs, path) && fs.MayList(path) &&
+         IsUncommitted(fs.List(path));
+}
+
 // Without slashes at the end, so that the last part is a name.
 std::string Clean(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) {
@@ -117,6 +127,14 @@ std::string OtherFormat(FileSystem& fs, const std::string& path) {
   }
   if (HasSuffix(names, ".safetensors")) {
     return "safetensors files are not supported";
+  }
+  const std::vector<std::string> uncommitted = UncommittedTagsOf(fs, path);
+  if (!uncommitted.empty()) {
+    return StrCat(
+        "there is no checkpoint here, only what native saves left that never "
+        "committed (no manifest.json): ",
+        Printable(JoinNames(uncommitted, kMaxListed)),
+        "; the next save into this root removes it");
   }
   return "there is no checkpoint here: expected a folder with tags such as "
          "global_step100, one tag's folder, or a torch.save file";
@@ -209,8 +227,10 @@ std::string PickTag(FileSystem& fs, const std::string& root) {
 }  // namespace
 
 Location::Kind KindOfTag(FileSystem& fs, const std::string& path) {
-  return native::IsTagDirectory(fs.List(path)) ? Location::Kind::kNativeTag
-                                               : Location::Kind::kDeepSpeedTag;
+  const std::vector<std::string> names = fs.List(path);
+  return native::IsTagDirectory(names) || IsUncommitted(names)
+             ? Location::Kind::kNativeTag
+             : Location::Kind::kDeepSpeedTag;
 }
 
 std::vector<std::string> TagsOf(FileSystem& fs, const std::string& root) {
@@ -224,6 +244,16 @@ std::vector<std::string> TagsOf(FileSystem& fs, const std::string& root) {
     }
   }
   return tags;
+}
+
+std::vector<std::string> UncommittedTagsOf(FileSystem& fs,
+                                           const std::string& root) {
+  std::vector<std::string> names = fs.List(root);
+  std::erase_if(names, [&](const std::string& name) {
+    const std::string path = StrCat(root, "/", name);
+    return fs.ReadLink(path) || !IsUncommittedPath(fs, path);
+  });
+  return names;
 }
 
 std::string LatestOf(FileSystem& fs, const std::string& root) {
@@ -266,10 +296,10 @@ std::string LocateRoot(FileSystem& fs, const std::string& path) {
     throw Error(ErrorCode::kInvalidArgument,
                 "a file has no tags; name a folder", {.file = path});
   }
-  if (IsTagPath(fs, path)) {
+  if (IsTagPath(fs, path) || IsUncommittedPath(fs, path)) {
     const auto parent =
         std::filesystem::path(path + "/..").lexically_normal().string();
-    return parent.empty() ? "." : parent;
+    return parent.empty() ? "." : Clean(parent);
   }
   return FindRoot(fs, path);
 }
@@ -281,7 +311,7 @@ Location Locate(FileSystem& fs, const std::string& path,
     throw Error(ErrorCode::kNotFound, "no such file or directory",
                 {.file = path});
   }
-  const bool is_tag = IsTagPath(fs, path);
+  const bool is_tag = IsTagPath(fs, path) || IsUncommittedPath(fs, path);
   if (is_tag || status->type != FileType::kDirectory) {
     if (!tag.empty() && tag != NameOf(path)) {
       throw Error(

@@ -16,7 +16,8 @@ struct Location {
 };
 
 // What a tag's folder holds; a folder that holds none is a DeepSpeed tag, whose
-// reader says what is missing.
+// reader says what is missing, as that of native tags does of one without a
+// manifest.
 Location::Kind KindOfTag(FileSystem& fs, const std::string& path);
 
 // Finds the tag directory or file behind `path`: see muonstore/open.h. `tag`
@@ -29,6 +30,10 @@ std::string LocateRoot(FileSystem& fs, const std::string& path);
 
 // Names of the tag directories in a root, by text.
 std::vector<std::string> TagsOf(FileSystem& fs, const std::string& root);
+
+// Names of the folders in a root that native saves left without a manifest.
+std::vector<std::string> UncommittedTagsOf(FileSystem& fs,
+                                           const std::string& root);
 
 // What `latest` of a root names: the text of a file without white space at the
 // ends, or where a link points. Empty: there is no `latest`. Error(kDataLoss):

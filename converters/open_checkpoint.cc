@@ -124,6 +124,15 @@ RootListing ListTags(const std::shared_ptr<FileSystem>& fs,
             [](const TagListing& a, const TagListing& b) {
               return std::tie(a.step, a.tag) < std::tie(b.step, b.tag);
             });
+  for (const std::string& name : UncommittedTagsOf(*fs, listing.root)) {
+    listing.findings.push_back(
+        {.severity = Finding::Severity::kWarning,
+         .code = "never_committed",
+         .message = "no tag: a native save that never committed, or is still "
+                    "under way (no manifest.json); the next save into this "
+                    "root removes it",
+         .place = {.file = listing.root + "/" + name}});
+  }
   CheckLatest(listing);
   return listing;
 }

@@ -60,6 +60,16 @@ std::string_view IdOfSingle(std::string_view name, std::string_view prefix,
   return IfId(name.substr(prefix.size(), kIdDigits));
 }
 
+bool HasManifest(const std::vector<std::string>& names) {
+  return std::find(names.begin(), names.end(), kManifestName) != names.end();
+}
+
+bool HasSavedFiles(const std::vector<std::string>& names) {
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return !SaveIdOf(name).empty();
+  });
+}
+
 }  // namespace
 
 std::string RankFileName(int32_t rank, std::string_view save_id) {
@@ -103,10 +113,11 @@ std::string SaveIdOf(std::string_view name) {
 }
 
 bool IsTagDirectory(const std::vector<std::string>& names) {
-  return std::find(names.begin(), names.end(), kManifestName) != names.end() &&
-         std::any_of(names.begin(), names.end(), [](const std::string& name) {
-           return !SaveIdOf(name).empty();
-         });
+  return HasManifest(names) && HasSavedFiles(names);
+}
+
+bool IsUncommittedTag(const std::vector<std::string>& names) {
+  return !HasManifest(names) && HasSavedFiles(names);
 }
 
 }  // namespace muonstore::native

@@ -28,6 +28,8 @@ std::string SaveIdOf(std::string_view name);
 // True if the names are those of a native tag: a manifest and at least one file
 // with a save id.
 bool IsTagDirectory(const std::vector<std::string>& names);
+// Those of a save without a manifest: it never committed, or lost it.
+bool IsUncommittedTag(const std::vector<std::string>& names);
 
 }  // namespace muonstore::native
 

@@ -111,6 +111,62 @@ TEST_F(NativeOpen, ADamagedManifestIsNoSilentDeepSpeedTag) {
   EXPECT_EQ(ListTags(fs_, Root()).tags.size(), 2U);
 }
 
+// What a save that died leaves, or a manifest that was deleted.
+TEST_F(NativeOpen, ATagWithoutAManifestIsSaidToBeUncommitted) {
+  stdfs::remove(Root() + "/native5/manifest.json");
+  const RootListing listing = ListTags(fs_, Root());
+  ASSERT_EQ(listing.tags.size(), 1U);
+  ASSERT_EQ(listing.findings.size(), 1U);
+  EXPECT_EQ(listing.findings[0].code, "never_committed");
+  EXPECT_EQ(listing.findings[0].severity, Finding::Severity::kWarning);
+  EXPECT_EQ(listing.findings[0].place.file, Root() + "/native5");
+  for (const std::string by_path : {"", "/native5"}) {
+    const std::string tag = by_path.empty() ? "native5" : "";
+    const VerifyReport report =
+        VerifyCheckpoint(fs_, Root() + by_path, {.tag = tag});
+    ASSERT_EQ(report.findings.size(), 1U);
+    EXPECT_THAT(report.findings[0].ToString(),
+                HasSubstr("native checkpoint without its manifest.json"));
+    try {
+      OpenCheckpoint(fs_, Root() + by_path, {.tag = tag});
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kDataLoss);
+      EXPECT_THAT(error.what(), HasSubstr("never committed"));
+    }
+  }
+  // It is not in the way of tags.
+  EXPECT_EQ(OpenCheckpoint(fs_, Root())->info().tag, "step5");
+  EXPECT_EQ(ListTags(fs_, Root() + "/native5").root, Root());
+}
+
+TEST_F(NativeOpen, ARootOfUncommittedTagsSaysSo) {
+  stdfs::remove(Root() + "/native5/manifest.json");
+  stdfs::remove_all(Root() + "/step5");
+  stdfs::remove(Root() + "/latest");
+  for (const std::string path : {Root(), scratch_.path().string()}) {
+    try {
+      ListTags(fs_, path);
+      ADD_FAILURE() << path;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+      if (path == Root()) {
+        EXPECT_THAT(error.what(), HasSubstr("never committed"));
+        EXPECT_THAT(error.what(), HasSubstr("native5"));
+      }
+    }
+  }
+}
+
+// A DeepSpeed tag in which a native save died is still a DeepSpeed tag.
+TEST_F(NativeOpen, LeftoversInADeepSpeedTagChangeNothing) {
+  const std::string id = SaveIdIn(Root() + "/native5");
+  stdfs::copy_file(Root() + "/native5/checksums." + id,
+                   Root() + "/step5/checksums." + id);
+  EXPECT_EQ(OpenCheckpoint(fs_, Root() + "/step5")->info().format, "deepspeed");
+  EXPECT_TRUE(ListTags(fs_, Root()).findings.empty());
+}
+
 TEST_F(NativeOpen, AForeignManifestMakesNoNativeTag) {
   testutil::WriteBytes(Root() + "/step5/manifest.json", "{\"a\": 1}");
   EXPECT_EQ(OpenCheckpoint(fs_, Root() + "/step5")->info().format, "deepspeed");
