@@ -33,8 +33,9 @@ class Verification {
       Fault(problem, "structure");
     }
     if (!parts.directory.extra_files.empty()) {
-      Note("extra_files", StrCat("files that belong to no rank: ",
-                                 JoinNames(parts.directory.extra_files, 20)));
+      Note("extra_files",
+           StrCat("files that belong to no rank: ",
+                  JoinNames(parts.directory.extra_files, options_.max_names)));
     }
     if (parts.layout) {
       Guard("structure", [&] { Append(CheckSwapFiles(parts)); });
@@ -49,6 +50,9 @@ class Verification {
   }
 
  private:
+  // The tensors of each record.
+  using Names = std::map<std::string, std::vector<std::string>>;
+
   // The same fault may show on two ways: it is listed once.
   void Fault(const Error& error, std::string code) {
     if (seen_.insert(error.what()).second) {
@@ -93,8 +97,7 @@ class Verification {
     }
   }
 
-  void CheckFile(const torchfile::TorchFile& file,
-                 const std::map<std::string, std::string>& names) {
+  void CheckFile(const torchfile::TorchFile& file, const Names& names) {
     const uint64_t before = done_bytes_;
     const auto faults = file.Verify([&](uint64_t bytes) {
       done_bytes_ = before + bytes;
@@ -111,7 +114,7 @@ class Verification {
       ErrorPlace place = fault.place();
       const auto name = names.find(RecordAt(file, place.offset_bytes));
       if (name != names.end()) {
-        place.tensor = name->second;
+        place.tensor = JoinNames(name->second, options_.max_names);
       }
       Fault(Error(fault.code(), fault.message(), place), "checksum");
     }
@@ -134,24 +137,26 @@ class Verification {
   }
 
   // What each record of a rank's file holds.
-  static std::map<std::string, std::string> NamesOf(const Parts& parts,
-                                                    const RankStates& rank) {
-    std::map<std::string, std::string> names;
+  static Names NamesOf(const Parts& parts, const RankStates& rank) {
+    Names names;
     for (size_t g = 0; g < rank.flat.size(); ++g) {
-      const std::string members = MembersOf(parts, rank.rank, g);
       const FlatState& flat = rank.flat[g];
-      names[RecordOf(*rank.file, flat.master->tensor)] =
-          StrCat(members, "/", kMaster);
-      for (const auto& [kind, buffer] : flat.buffers) {
-        names[RecordOf(*rank.file, buffer.tensor)] = StrCat(members, "/", kind);
-      }
+      const auto add = [&](uint32_t tensor, std::string_view kind) {
+        std::vector<std::string>& list = names[RecordOf(*rank.file, tensor)];
+        for (const std::string& member : MembersOf(parts, rank.rank, g)) {
+          list.push_back(StrCat(member, "/", kind));
+        }
+      };
+      add(flat.master->tensor, kMaster);
+      for (const auto& [kind, buffer] : flat.buffers) add(buffer.tensor, kind);
     }
     return names;
   }
 
-  static std::string MembersOf(const Parts& parts, int32_t rank, size_t group) {
+  static std::vector<std::string> MembersOf(const Parts& parts, int32_t rank,
+                                            size_t group) {
     if (!parts.layout) {
-      return StrCat("flat group ", group);
+      return {StrCat("flat group ", group)};
     }
     std::vector<std::string> members;
     const auto& partitioning = parts.layout->partitioning;
@@ -162,24 +167,19 @@ class Verification {
           static_cast<size_t>(parameters[static_cast<size_t>(position)]);
       members.push_back(parts.layout->specs[parameter].name);
     }
-    return JoinNames(members, 3);
+    return members;
   }
 
   // What each record of a model file holds.
-  static std::map<std::string, std::string> NamesOf(
-      const torchfile::TorchFile& file) {
-    std::map<std::string, std::vector<std::string>> members;
+  static Names NamesOf(const torchfile::TorchFile& file) {
+    Names names;
     const auto module = Lookup(file.root(), {"module"});
     for (size_t i = 0; module && i < module->size(); ++i) {
       const auto [name, value] = module->entry(i);
       if (value.is(torchfile::ValueType::kTensor)) {
-        members[RecordOf(file, static_cast<uint32_t>(value.node().value))]
-            .emplace_back(name.AsString());
+        names[RecordOf(file, static_cast<uint32_t>(value.node().value))]
+            .push_back(StrCat(name.AsString(), "/", kWeight));
       }
-    }
-    std::map<std::string, std::string> names;
-    for (const auto& [record, list] : members) {
-      names[record] = StrCat(JoinNames(list, 3), "/", kWeight);
     }
     return names;
   }

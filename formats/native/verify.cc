@@ -13,7 +13,6 @@
 namespace muonstore::native {
 namespace {
 
-constexpr size_t kNamesShown = 5;
 constexpr uint64_t kPieceBytes = 1 << 20;
 
 class Verifier {
@@ -171,7 +170,7 @@ class Verifier {
         names.push_back(entry.tensor.key.ToString());
       }
     }
-    return JoinNames(names, kNamesShown);
+    return JoinNames(names, options_.max_names);
   }
 
   const TagFiles& tag_;
@@ -181,7 +180,7 @@ class Verifier {
   uint64_t done_bytes_ = 0;
 };
 
-void ReportNames(const TagFiles& tag, VerifyReport& report) {
+void ReportNames(const TagFiles& tag, size_t max_names, VerifyReport& report) {
   for (const auto* problems : {&tag.problems, &tag.view_problems}) {
     for (const Error& problem : *problems) {
       report.findings.push_back(Finding::FromError(problem, "structure"));
@@ -205,7 +204,7 @@ void ReportNames(const TagFiles& tag, VerifyReport& report) {
         {.severity = Finding::Severity::kNote,
          .code = "extra_files",
          .message = StrCat("files that the manifest does not name: ",
-                           JoinNames(tag.extra_files, kNamesShown)),
+                           JoinNames(tag.extra_files, max_names)),
          .place = {.file = report.path}});
   }
 }
@@ -222,7 +221,7 @@ VerifyReport VerifyTag(std::shared_ptr<FileSystem> fs,
     const TagFiles tag = OpenTagFiles(std::move(fs), directory);
     report.num_files = tag.num_files;
     report.size_bytes = tag.size_bytes;
-    ReportNames(tag, report);
+    ReportNames(tag, options.max_names, report);
     if (!options.quick) {
       Verifier(tag, options, report).Run();
     }

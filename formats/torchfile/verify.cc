@@ -15,8 +15,6 @@
 namespace muonstore::torchfile {
 namespace {
 
-constexpr size_t kMaxNamedTensors = 5;
-
 // CRC and sizes behind the data: with or without a signature, sizes of 4 or 8
 // bytes. Whether one of the forms says what the directory says.
 bool DescriptorAgrees(RandomAccessFile& file, const RecordInfo& record) {
@@ -46,7 +44,7 @@ std::string TorchFile::TensorsOver(uint32_t record) const {
       names.push_back(Printable(path));
     }
   });
-  return JoinNames(names, kMaxNamedTensors);
+  return JoinNames(names, names.size());
 }
 
 void TorchFile::VerifyRecord(

@@ -13,6 +13,7 @@
 #ifndef MUONSTORE_OPEN_H_
 #define MUONSTORE_OPEN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -69,6 +70,8 @@ RootListing ListTags(const std::shared_ptr<FileSystem>& fs,
 struct VerifyOptions {
   std::string tag;
   bool quick = false;  // Names, sizes and directories only.
+  // Of the tensors or files that one finding is about.
+  size_t max_names = 5;
   // Told about bytes checked so far and bytes in all; may be empty.
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress = {};
 };

@@ -5,7 +5,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstddef>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -33,9 +35,11 @@ std::string Verify(const std::filesystem::path& path, const std::string& tag,
                    bool quick, const nb::object& progress) {
   VerifyReport report;
   RunInterruptible(progress, [&](const Watch& watch) {
-    report = VerifyCheckpoint(
-        PosixFileSystem(), path.string(),
-        {.tag = tag, .quick = quick, .progress = watch.Progress("verifying")});
+    report = VerifyCheckpoint(PosixFileSystem(), path.string(),
+                              {.tag = tag,
+                               .quick = quick,
+                               .max_names = std::numeric_limits<size_t>::max(),
+                               .progress = watch.Progress("verifying")});
   });
   return tools::Render(tools::VerifyJson(report, quick));
 }

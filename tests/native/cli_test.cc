@@ -13,7 +13,9 @@
 namespace muonstore::native {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 using testutil::Inspect;
 using testutil::InspectJson;
 
@@ -54,6 +56,14 @@ TEST_F(NativeCli, VerifyIsCleanAndThenNamesTheDamage) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.out, HasSubstr("block 0 of master is damaged"));
   EXPECT_THAT(result.out, HasSubstr("rank-00002"));
+  // A block may hold many tensors; JSON always names them all.
+  EXPECT_THAT(result.out, ContainsRegex("and [0-9]+ more"));
+  const auto all = Inspect({"verify", path_, "--all"});
+  EXPECT_THAT(all.out, Not(ContainsRegex("and [0-9]+ more")));
+  EXPECT_GT(all.out.size(), result.out.size());
+  const auto json = InspectJson({"verify", path_}, 1);
+  EXPECT_THAT(all.out,
+              HasSubstr(json["findings"][0]["tensor"].get<std::string>()));
 }
 
 TEST_F(NativeCli, DiffWithItsSourceIsEqual) {

@@ -1,5 +1,6 @@
 // ckpt-inspect on real DeepSpeed checkpoints: the program against golden values
 // that were gathered from the live optimizer, and against damage.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -366,6 +367,13 @@ TEST(Damage, AChangedBitIsFoundByVerifyAndNamed) {
   const json report = InspectJson({"verify", copy.root()}, 1);
   EXPECT_EQ(report["whole"], false);
   EXPECT_GE(report["num_faults"], 1);
+  // Each of a flat buffer's tensors by its own name.
+  const std::string tensors = report["findings"][0]["tensor"];
+  EXPECT_THAT(tensors, Not(HasSubstr(" more")));
+  const auto num_names = std::count(tensors.begin(), tensors.end(), '/');
+  EXPECT_EQ(num_names, std::count(tensors.begin(), tensors.end(), ',') + 1);
+  EXPECT_THAT(Inspect({"verify", copy.root(), "--all"}).out,
+              HasSubstr(tensors));
 }
 
 // The record of a torch file in which a byte lies.

@@ -1,4 +1,7 @@
 // `verify`: is the checkpoint whole?
+#include <cstddef>
+#include <limits>
+
 #include "src/base/str.h"
 #include "tools/ckpt_inspect/command.h"
 #include "tools/ckpt_inspect/verify_output.h"
@@ -11,6 +14,13 @@ namespace {
 struct VerifyFlags {
   SourceFlags source;
   bool quick = false;
+  bool all = false;
+
+  // JSON is for programs: nothing is left out.
+  size_t max_names() const {
+    return all || source.json ? std::numeric_limits<size_t>::max()
+                              : VerifyOptions().max_names;
+  }
 };
 
 int64_t NumFaults(const VerifyReport& report) {
@@ -41,6 +51,7 @@ ExitCode Run(const VerifyFlags& flags, Session& session) {
     report = VerifyCheckpoint(session.fs, flags.source.path,
                               {.tag = flags.source.tag,
                                .quick = flags.quick,
+                               .max_names = flags.max_names(),
                                .progress = progress.callback()});
   }
   session.out.Write(flags.source.json ? Render(VerifyJson(report, flags.quick))
@@ -83,6 +94,9 @@ Command AddVerify(CLI::App& root) {
   flags->source.AddTag(*app);
   app->add_flag("--quick", flags->quick,
                 "Names, sizes and directories only; no payload is read");
+  app->add_flag("--all", flags->all,
+                "Name every tensor in what is damaged, not the first five "
+                "(--json always does)");
   flags->source.AddJson(*app);
   return {app, [flags](Session& session) { return Run(*flags, session); }};
 }
