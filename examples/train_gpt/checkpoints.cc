@@ -1,6 +1,7 @@
 #include "examples/train_gpt/checkpoints.h"
 
 #include <cstdio>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -9,12 +10,23 @@
 namespace train_gpt {
 
 int64_t ResumeRun(const Flags& flags, muonstore::StateStore& store) {
+  const muonstore::MomentumConvention asked = store.record().convention;
   const muonstore::ResumeReport report =
       muonstore::Resume(store, flags.checkpoints.resume);
+  if (store.record().convention != asked) {
+    throw std::runtime_error(
+        flags.checkpoints.resume + "/" + report.tag +
+        ": its momentum follows the other convention; resume with "
+        "--momentum-convention " +
+        (flags.optimizer.accumulate ? "lerp" : "accumulate"));
+  }
   const int64_t num_steps = store.record().steps + store.record().skipped_steps;
   if (*flags.rank == 0) {
     for (const muonstore::PassedOverTag& tag : report.passed_over) {
       std::printf("passed over %s: %s\n", tag.tag.c_str(), tag.reason.c_str());
+    }
+    for (const std::string& note : report.load.notes) {
+      std::printf("note: %s\n", note.c_str());
     }
     std::printf("resumed from %s/%s after step %lld\n",
                 flags.checkpoints.resume.c_str(), report.tag.c_str(),

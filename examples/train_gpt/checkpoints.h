@@ -14,7 +14,8 @@
 namespace train_gpt {
 
 // Collective. Fills the store from the newest good checkpoint; the number of
-// steps that the run has done.
+// steps that the run has done. Throws where that keeps momentum by another
+// convention than the flags say.
 int64_t ResumeRun(const Flags& flags, muonstore::StateStore& store);
 
 // The checkpoints of a run: "step20", "step40", ...

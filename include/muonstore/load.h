@@ -43,7 +43,7 @@ struct LoadReport {
   // State that started as zeros: "name/kind", "name/kind elements 7 to 9",
   // "group 1/step".
   std::vector<std::string> missing;
-  // What a user should know: "clipping mode is deepspeed, as the run had it".
+  // What a user should know: clipping and convention that are not the store's.
   std::vector<std::string> notes;
 };
 

@@ -37,7 +37,14 @@ class RecordPlanner {
                                          is_read_momentum)) {
       return;
     }
-    plan_.record.convention = info().momentum->convention;
+    if (plan_.record.convention != info().momentum->convention) {
+      plan_.record.convention = info().momentum->convention;
+      plan_.report.notes.push_back(StrCat(
+          "momentum follows M = mu M + ",
+          plan_.record.convention == MomentumConvention::kLerp ? "(1 - mu) G"
+                                                               : "G",
+          ", as the checkpoint records, and not what the store had before"));
+    }
     if (info().momentum->unit == MomentumUnit::kTrue) return;
     const double scale = MomentumScaleOrThrow();
     for (LoadItem& item : plan_.items) {

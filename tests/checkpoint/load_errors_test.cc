@@ -266,8 +266,12 @@ TEST(LoadErrors, MomentumInUnknownUnitsNeedsAScale) {
   EXPECT_EQ(error->code(), ErrorCode::kInvalidArgument);
 
   const auto store = MakeStore();
-  LoadCheckpoint(*store, source.checkpoint, {.momentum_scale = 10});
+  const LoadReport report =
+      LoadCheckpoint(*store, source.checkpoint, {.momentum_scale = 10});
   EXPECT_EQ(store->record().convention, MomentumConvention::kAccumulate);
+  // The store was made for the other one.
+  EXPECT_THAT(report.notes,
+              Contains(HasSubstr("M = mu M + G, as the checkpoint records")));
   std::vector<float> expected = UniqueValues(kMatrixElements, 2);
   for (float& value : expected) {
     value = static_cast<float>(static_cast<double>(value) / 10);

@@ -129,6 +129,18 @@ class TrainGpt(unittest.TestCase):
                     self.assertIn("step6 after step 6", printed)
                     self.assertEqual(rest, {7: whole[7], 8: whole[8]})
 
+    def test_the_other_momentum_convention_is_refused_on_resume(self):
+        root = f"{self.folder}/root"
+        done = run("--steps", "2", "--save-every", "2", "--save-dir", root,
+                   "--momentum-convention", "accumulate")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = run("--steps", "3", "--resume", root, "--ranks", "2")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("--momentum-convention accumulate", done.stderr)
+        done = run("--steps", "3", "--resume", root,
+                   "--momentum-convention", "accumulate")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_help_says_words_and_defaults(self):
         text = run("--help").stdout
         for line in ("--grad-dtype f32|bf16=f32", "--qkv whole|packed|heads=packed",
