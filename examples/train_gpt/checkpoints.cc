@@ -50,6 +50,7 @@ void Checkpoints::AfterStep(int64_t num_steps) {
     under_way_ = saver_->Save("step" + std::to_string(num_steps),
                               {.asynchronous = flags_.checkpoints.asynchronous,
                                .overwrite = true,
+                               .keep = flags_.checkpoints.keep,
                                .groups = groups_});
   }
   Say(/*wait=*/false);

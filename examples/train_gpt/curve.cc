@@ -3,20 +3,54 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <iomanip>
 #include <stdexcept>
+#include <string>
 
 namespace train_gpt {
+namespace {
+
+constexpr const char* kHeader = "step,loss,norm,seconds";
+
+// The header and the rows of steps up to `last_step` of an earlier run's file.
+std::string RowsUpTo(const std::string& path, int64_t last_step) {
+  std::ifstream file(path);
+  std::string line;
+  if (!std::getline(file, line)) return std::string(kHeader) + "\n";
+  if (line != kHeader) {
+    throw std::runtime_error(path +
+                             " is no curve to go on with: its first "
+                             "line is not " +
+                             kHeader);
+  }
+  std::string rows = line + "\n";
+  while (std::getline(file, line)) {
+    char* end = nullptr;
+    const int64_t step = std::strtoll(line.c_str(), &end, 10);
+    // What a killed run did after its checkpoint is done again.
+    if (*end == ',' && step <= last_step) rows += line + "\n";
+  }
+  return rows;
+}
+
+}  // namespace
 
 Curve::Curve(const Flags& flags, int64_t first_step)
     : num_steps_(flags.num_steps),
       step_(first_step),
       on_terminal_(isatty(STDOUT_FILENO) != 0),
       start_(std::chrono::steady_clock::now()) {
-  if (flags.csv.empty()) return;
+  if (!flags.csv.empty()) OpenCsv(flags);
+}
+
+void Curve::OpenCsv(const Flags& flags) {
+  const std::string rows = flags.checkpoints.resume.empty()
+                               ? std::string(kHeader) + "\n"
+                               : RowsUpTo(flags.csv, step_);
   csv_.open(flags.csv);
+  csv_ << rows << std::setprecision(17) << std::flush;
   if (!csv_) throw std::runtime_error("cannot write " + flags.csv);
-  csv_ << "step,loss,norm,seconds\n" << std::setprecision(17);
 }
 
 void Curve::Add(const Point& point) {

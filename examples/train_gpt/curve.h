@@ -13,7 +13,8 @@ namespace train_gpt {
 // Prints a line a step, keeps a counter on a terminal, and writes the CSV file.
 class Curve {
  public:
-  // Of a run that has done `first_step` steps before.
+  // Of a run that has done `first_step` steps before; a resumed one keeps the
+  // file's rows of these.
   Curve(const Flags& flags, int64_t first_step);
 
   struct Point {
@@ -25,6 +26,7 @@ class Curve {
   void Finish();
 
  private:
+  void OpenCsv(const Flags& flags);
   double Seconds() const;
 
   int64_t num_steps_;

@@ -106,6 +106,9 @@ void AddCheckpoints(CLI::App& app, CheckpointFlags& checkpoints) {
       ->check(CLI::Range(0, 1'000'000));
   app.add_option("--save-dir", checkpoints.save_directory,
                  "root of the checkpoints");
+  app.add_option("--keep", checkpoints.keep,
+                 "checkpoints, the newest, that stay in --save-dir; 0: all")
+      ->check(CLI::Range(0, 1'000'000));
   app.add_flag("--async", checkpoints.asynchronous,
                "steps go on while a checkpoint is written");
   app.add_option("--resume", checkpoints.resume,
@@ -122,7 +125,8 @@ void AddRun(CLI::App& app, Flags& flags) {
   app.add_option("--seed", flags.seed, "of the weights and the data");
   app.add_option("--text", flags.text, "file to learn")
       ->check(CLI::ExistingFile);
-  app.add_option("--csv", flags.csv, "file for the loss of each step");
+  app.add_option("--csv", flags.csv,
+                 "file for the loss of each step; --resume goes on with it");
   app.add_option("--threads", flags.num_threads, "of each rank")
       ->check(CLI::Range(1, 1024));
   app.add_flag("--baseline", flags.baseline,
@@ -163,6 +167,9 @@ std::string Contradiction(const Flags& flags) {
   if (flags.checkpoints.save_every > 0 &&
       flags.checkpoints.save_directory.empty()) {
     return "--save-every needs --save-dir";
+  }
+  if (flags.checkpoints.keep > 0 && flags.checkpoints.save_every == 0) {
+    return "--keep needs --save-every";
   }
   if (flags.baseline &&
       (flags.checkpoints.save_every > 0 || !flags.checkpoints.resume.empty())) {

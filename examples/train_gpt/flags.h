@@ -52,6 +52,7 @@ struct TierFlags {
 struct CheckpointFlags {
   int64_t save_every = 0;  // Steps; 0: never.
   std::string save_directory;
+  int32_t keep = 0;  // The newest; 0: all.
   bool asynchronous = false;
   std::string resume;  // A root of checkpoints; empty: from the start.
 };

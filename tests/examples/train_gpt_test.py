@@ -127,7 +127,40 @@ class TrainGpt(unittest.TestCase):
                         "--ranks", "2", "--steps", "8", "--stage", stage,
                         "--resume", root)
                     self.assertIn("step6 after step 6", printed)
-                    self.assertEqual(rest, {7: whole[7], 8: whole[8]})
+                    self.assertEqual(rest, whole)  # The file goes on.
+
+    def test_a_resumed_curve_goes_on_behind_the_checkpoint(self):
+        """Rows of steps after it, and one that was cut, are written anew."""
+        root, path = f"{self.folder}/root", f"{self.folder}/curve.csv"
+        whole, _ = self.steps("--steps", "6")
+        done = run("--steps", "5", "--save-every", "3", "--save-dir", root,
+                   "--csv", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(path, "a") as f:
+            f.write("6,0.5")
+        done = run("--steps", "6", "--resume", root, "--csv", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(path) as f:
+            rows = list(csv.DictReader(f))
+        self.assertEqual([row["step"] for row in rows], list("123456"))
+        self.assertEqual({int(row["step"]): (row["loss"], row["norm"])
+                          for row in rows}, whole)
+        # A file of another kind is not written over.
+        with open(path, "w") as f:
+            f.write("mine\n")
+        done = run("--steps", "6", "--resume", root, "--csv", path)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("is no curve to go on with", done.stderr)
+        with open(path) as f:
+            self.assertEqual(f.read(), "mine\n")
+
+    def test_keep_prunes_old_checkpoints(self):
+        root = f"{self.folder}/root"
+        done = run("--steps", "5", "--save-every", "1", "--save-dir", root,
+                   "--keep", "2", "--async")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(os.listdir(root)),
+                         ["latest", "step4", "step5"])
 
     def test_the_other_momentum_convention_is_refused_on_resume(self):
         root = f"{self.folder}/root"
@@ -173,6 +206,7 @@ class TrainGpt(unittest.TestCase):
         self.assert_usage_error("need --nvme-dir", "--tier", "nvme")
         self.assert_usage_error("need --nvme-dir", "--memory-budget", "1MB")
         self.assert_usage_error("needs --save-dir", "--save-every", "2")
+        self.assert_usage_error("needs --save-every", "--keep", "2")
         self.assert_usage_error("--resume", "--resume", "/no/such/root")
 
     def test_a_rank_that_dies_ends_the_run(self):
