@@ -6,11 +6,14 @@
 
 #include "muonstore/error.h"
 #include "src/base/str.h"
+#include "src/kernel/newton_schulz_overlap.h"
 
 namespace muonstore {
 namespace {
 
 constexpr double kCompatEps = 1e-7;
+// Published ones are below 30. Far larger ones leave nothing but infinities.
+constexpr double kLargestCoefficient = 1e6;
 // What one thread sums at a time.
 constexpr int64_t kNormElements = 65536;
 
@@ -153,17 +156,20 @@ std::vector<double> SquaredNorms(
 
 void CheckOptions(const NewtonSchulzOptions& options) {
   const NewtonSchulzCoefficients& coefficients = options.coefficients;
-  bool sound = !coefficients.steps.empty() && coefficients.norm_factor > 0 &&
-               std::isfinite(coefficients.norm_factor);
+  bool sound = !coefficients.steps.empty() &&
+               coefficients.norm_factor >= 1 / kLargestCoefficient &&
+               coefficients.norm_factor <= kLargestCoefficient;
   for (const QuinticStep& step : coefficients.steps) {
-    sound = sound && std::isfinite(step.a) && std::isfinite(step.b) &&
-            std::isfinite(step.c);
+    for (const double value : {step.a, step.b, step.c}) {
+      sound = sound && std::abs(value) <= kLargestCoefficient;
+    }
   }
   if (!sound) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("the coefficients '", Printable(coefficients.name),
                        "' of Newton-Schulz make no sense"),
-                {.expected = "one or more finite steps, a positive norm factor",
+                {.expected = "one or more steps, no value beyond a million and "
+                             "a positive norm factor",
                  .found = StrCat(coefficients.steps.size(), " steps, factor ",
                                  coefficients.norm_factor)});
   }
@@ -181,6 +187,7 @@ std::vector<NewtonSchulzMatrix> NormalizedMatrices(
   std::vector<NewtonSchulzMatrix> matrices;
   std::vector<Origin> origins;
   ListMatrices(jobs, &matrices, &origins);
+  RefuseOverlaps(jobs);
   const std::vector<double> sums = SquaredNorms(matrices, pool);
   for (size_t i = 0; i < matrices.size(); ++i) {
     if (!std::isfinite(sums[i])) {

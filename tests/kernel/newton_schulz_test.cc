@@ -303,6 +303,59 @@ TEST(NewtonSchulz, BadViewsAreRefused) {
       "too large");
 }
 
+void ExpectOverlap(const std::vector<OrthogonalizeJob>& jobs,
+                   const std::string& what) {
+  ThreadPool pool(1);
+  Orthogonalizer orthogonalizer({}, pool);
+  try {
+    orthogonalizer.Run(jobs);
+    ADD_FAILURE() << "accepted: " << what;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_THAT(error.what(), HasSubstr(what));
+  }
+}
+
+TEST(NewtonSchulz, OverlappingOutputsAreRefused) {
+  std::vector<float> memory(400, 1.0F);
+  float* data = memory.data();
+  float* other = data + 200;
+  const StridedMatrices<const float> in = {data, 1, 4, 5, 0, 5};
+  // Matrices of one batch, by one element and by all of them.
+  ExpectOverlap({{{data, 2, 4, 5, 20, 5}, {other, 2, 4, 5, 19, 5}}},
+                "job 0 overlaps the output of job 0");
+  ExpectOverlap({{{data, 2, 4, 5, 20, 5}, {other, 2, 4, 5, 0, 5}}},
+                "job 0 overlaps the output of job 0");
+  // Interleaved rows that meet.
+  ExpectOverlap({{{data, 2, 4, 5, 20, 5}, {other, 2, 4, 5, 14, 10}}},
+                "job 0 overlaps the output of job 0");
+  ExpectOverlap(
+      {{in, {other, 1, 4, 5, 0, 5}}, {in, {other + 19, 1, 4, 5, 0, 5}}},
+      "job 1 overlaps the output of job 0");
+  // Its own input, moved by one element, and the input of another job.
+  ExpectOverlap({{in, {data + 1, 1, 4, 5, 0, 5}}},
+                "job 0 overlaps the input of job 0");
+  ExpectOverlap({{in, {other, 1, 4, 5, 0, 5}},
+                 {{other + 40, 1, 4, 5, 0, 5}, {data + 15, 1, 4, 5, 0, 5}}},
+                "job 1 overlaps the input of job 0");
+}
+
+TEST(NewtonSchulz, WhatLiesBetweenOneAnotherIsNoOverlap) {
+  std::vector<float> memory(400, 1.0F);
+  float* data = memory.data();
+  ThreadPool pool(1);
+  const auto runs = [&](const std::vector<OrthogonalizeJob>& jobs) {
+    Orthogonalizer({}, pool).Run(jobs);
+  };
+  // Heads side by side, rows between rows, an input that two jobs share.
+  runs({{{data, 2, 4, 5, 5, 10}, {data, 2, 4, 5, 5, 10}}});
+  const StridedMatrices<const float> in = {data, 1, 4, 5, 0, 5};
+  runs(
+      {{in, {data + 200, 1, 4, 5, 0, 10}}, {in, {data + 205, 1, 4, 5, 0, 10}}});
+  runs({{in, {data + 20, 1, 4, 5, 0, 5}},
+        {{data + 40, 1, 4, 5, 0, 5}, {data + 60, 1, 4, 5, 0, 5}}});
+}
+
 TEST(NewtonSchulz, BadOptionsAreRefused) {
   ThreadPool pool(1);
   NewtonSchulzOptions gram_bf16 = BF16Options();
@@ -314,9 +367,17 @@ TEST(NewtonSchulz, BadOptionsAreRefused) {
   NewtonSchulzOptions bad_step;
   bad_step.coefficients.steps[2].b = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THROW(Orthogonalizer(bad_step, pool), Error);
-  NewtonSchulzOptions bad_factor;
-  bad_factor.coefficients.norm_factor = 0;
-  EXPECT_THROW(Orthogonalizer(bad_factor, pool), Error);
+  for (const double absurd : {1e300, -1e300}) {
+    NewtonSchulzOptions huge_step;
+    huge_step.coefficients.steps[0].c = absurd;
+    EXPECT_THROW(Orthogonalizer(huge_step, pool), Error);
+  }
+  for (const double factor :
+       {0.0, -1.0, 1e-300, 1e300, std::numeric_limits<double>::infinity()}) {
+    NewtonSchulzOptions bad_factor;
+    bad_factor.coefficients.norm_factor = factor;
+    EXPECT_THROW(Orthogonalizer(bad_factor, pool), Error);
+  }
 }
 
 // Any number of steps, also one and two, which the gram form treats apart.
