@@ -56,19 +56,23 @@ std::string OptimizerClass(const RunSettings& settings) {
   return bf16_optimizer ? kBf16Optimizer : "DeepSpeedZeroOptimizer";
 }
 
+// In the name of what asks for another one.
 void RequireSamePrecision(const CheckpointInfo& source,
+                          const LayoutRequest& request,
                           const TargetLayout& layout) {
   const std::string precision =
       source.precision.empty() ? "fp32" : source.precision;
   if (layout.precision == precision) return;
-  throw Error(
-      ErrorCode::kUnsupported,
-      "a change of precision is not supported: weights, frozen "
-      "tensors, the momentum's unit and the run's config would have "
-      "to change together. Resume in the source's precision (in a "
-      "config \"bf16\" or \"fp16\": {\"enabled\": true}; without "
-      "either it is fp32)",
-      {.file = source.path, .expected = precision, .found = layout.precision});
+  throw Error(ErrorCode::kUnsupported,
+              "a change of precision is not supported: weights, frozen "
+              "tensors, the momentum's unit and the run's config would have "
+              "to change together. Resume in the source's precision (in a "
+              "config \"bf16\" or \"fp16\": {\"enabled\": true}; without "
+              "either it is fp32)",
+              {.file = request.like != nullptr ? request.like->info().path
+                                               : source.path,
+               .expected = precision,
+               .found = layout.precision});
 }
 
 class Chooser {
@@ -231,7 +235,7 @@ LayoutChoice ChooseLayout(const Checkpoint& source,
   LayoutChoice choice = request.like != nullptr
                             ? LayoutLike(source, request)
                             : Chooser(source, request).Run();
-  RequireSamePrecision(source.info(), choice.layout);
+  RequireSamePrecision(source.info(), request, choice.layout);
   return choice;
 }
 

@@ -307,6 +307,11 @@ TEST_F(ConvertCliTest, LikeAndConfigSettleTheOrder) {
                 2, "contradicts");
 }
 
+TEST_F(ConvertCliTest, ALikeOfAnotherPrecisionIsWhatIsBlamed) {
+  const std::string like = CheckpointRoot("s2-ws2-fp16-cpu-scalemid");
+  ExpectRefused({source_, Out(), "--like", like}, 4, like);
+}
+
 TEST_F(ConvertCliTest, VerifyRefusesADamagedSource) {
   const auto root = scratch_.Copy(source_, "root");
   const auto file =
