@@ -11,6 +11,7 @@
 #include "src/executor/executor_impl.h"
 #include "src/executor/slices.h"
 #include "src/store/agreement.h"
+#include "src/tensor/training_dtype.h"
 
 namespace muonstore {
 namespace {
@@ -23,14 +24,9 @@ size_t NumGroups(const StateStore::Impl& store) {
 }
 
 void RequireChunk(const ParameterSpec& parameter, const GradientChunk& chunk) {
-  if (chunk.dtype != DType::kF32 && chunk.dtype != DType::kBF16 &&
-      chunk.dtype != DType::kF16) {
-    throw Error(ErrorCode::kUnsupported,
-                "gradients have another dtype than this",
-                {.tensor = parameter.name,
-                 .expected = "f32, bf16 or f16",
-                 .found = std::string(DTypeName(chunk.dtype))});
-  }
+  RequireTrainingDType(chunk.dtype, ErrorCode::kUnsupported,
+                       "gradients have another dtype than this",
+                       parameter.name);
   if (chunk.parameter_shape.has_value() &&
       *chunk.parameter_shape != parameter.shape) {
     throw Error(ErrorCode::kInvalidArgument,

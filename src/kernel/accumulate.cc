@@ -6,6 +6,7 @@
 #include "src/base/str.h"
 #include "src/kernel/simd.h"
 #include "src/tensor/float_bits.h"
+#include "src/tensor/training_dtype.h"
 
 namespace muonstore {
 namespace {
@@ -36,12 +37,8 @@ void Add(DType dtype, const std::byte* chunk, float* accumulator,
 }
 
 void CheckChunk(DType dtype, size_t chunk_bytes, size_t num_elements) {
-  if (dtype != DType::kF32 && dtype != DType::kBF16 && dtype != DType::kF16) {
-    throw Error(ErrorCode::kUnsupported,
-                "gradients of this dtype cannot be accumulated",
-                {.expected = "f32, bf16 or f16",
-                 .found = std::string(DTypeName(dtype))});
-  }
+  RequireTrainingDType(dtype, ErrorCode::kUnsupported,
+                       "gradients of this dtype cannot be accumulated");
   const auto size = static_cast<size_t>(SizeBytes(dtype));
   if (chunk_bytes / size != num_elements || chunk_bytes % size != 0) {
     throw Error(ErrorCode::kInvalidArgument,

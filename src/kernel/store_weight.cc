@@ -2,6 +2,7 @@
 
 #include "muonstore/error.h"
 #include "src/base/str.h"
+#include "src/tensor/training_dtype.h"
 
 namespace muonstore {
 
@@ -9,13 +10,8 @@ void CheckWeights(const ComputeWeights& weights, size_t num_elements) {
   if (weights.bytes.empty()) {
     return;
   }
-  if (weights.dtype != DType::kF32 && weights.dtype != DType::kBF16 &&
-      weights.dtype != DType::kF16) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "compute weights cannot have this dtype",
-                {.expected = "f32, bf16 or f16",
-                 .found = std::string(DTypeName(weights.dtype))});
-  }
+  RequireTrainingDType(weights.dtype, ErrorCode::kInvalidArgument,
+                       "compute weights cannot have this dtype");
   const auto size = static_cast<size_t>(SizeBytes(weights.dtype));
   if (weights.bytes.size() / size != num_elements ||
       weights.bytes.size() % size != 0) {

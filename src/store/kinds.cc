@@ -7,6 +7,7 @@
 #include "muonstore/copy_plan.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
+#include "src/tensor/training_dtype.h"
 
 namespace muonstore {
 namespace {
@@ -34,15 +35,9 @@ void RequireParameter(const ParameterSpec& parameter) {
                    .expected = "muon, adam or none",
                    .found = std::string(OptimizerName(parameter.optimizer))});
   }
-  if (parameter.weight_dtype != DType::kF32 &&
-      parameter.weight_dtype != DType::kBF16 &&
-      parameter.weight_dtype != DType::kF16) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "compute weights have another dtype than this",
-                {.tensor = parameter.name,
-                 .expected = "f32, bf16 or f16",
-                 .found = std::string(DTypeName(parameter.weight_dtype))});
-  }
+  RequireTrainingDType(parameter.weight_dtype, ErrorCode::kInvalidArgument,
+                       "compute weights have another dtype than this",
+                       parameter.name);
 }
 
 // The parameters of a flat group share what its segments have one of.

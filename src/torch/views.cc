@@ -5,6 +5,7 @@
 #include "muonstore/error.h"
 #include "muonstore/torch.h"
 #include "src/base/str.h"
+#include "src/tensor/training_dtype.h"
 #include "src/torch/blob.h"
 
 namespace muonstore {
@@ -60,11 +61,8 @@ GradientChunk ChunkOf(const at::Tensor& gradient) {
   RequireDense(gradient);
   GradientChunk chunk;
   chunk.dtype = DTypeOf(gradient.scalar_type());
-  if (chunk.dtype != DType::kF32 && chunk.dtype != DType::kBF16 &&
-      chunk.dtype != DType::kF16) {
-    throw Error(ErrorCode::kUnsupported, "gradients are f32, bf16 or f16",
-                {.found = std::string(DTypeName(chunk.dtype))});
-  }
+  RequireTrainingDType(chunk.dtype, ErrorCode::kUnsupported,
+                       "gradients have another dtype than this");
   chunk.data = {static_cast<const std::byte*>(gradient.const_data_ptr()),
                 gradient.nbytes()};
   chunk.parameter_shape = ShapeOf(gradient);

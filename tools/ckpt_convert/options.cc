@@ -7,6 +7,7 @@
 #include "converters/job_shares.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
+#include "src/tensor/training_dtype.h"
 #include "tools/ckpt_convert/loss_kinds.h"
 #include "tools/common/units.h"
 
@@ -138,9 +139,8 @@ void AddFormats(CLI::App& app, Options& options) {
       app, "--dtype",
       [&options](const std::string& name, const std::string& text) {
         options.dtype = ParseDType(text);
-        if (options.dtype != DType::kF32 && options.dtype != DType::kBF16 &&
-            options.dtype != DType::kF16) {
-          Refuse(name, "takes f32, bf16 or f16");
+        if (!options.dtype || !IsTrainingDType(*options.dtype)) {
+          Refuse(name, StrCat("takes ", kTrainingDTypes));
         }
       },
       "DType of the parameters (default: as stored)", "f32|bf16|f16")
