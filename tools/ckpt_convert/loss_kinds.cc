@@ -18,11 +18,11 @@ struct LossKind {
 constexpr LossKind kKinds[] = {
     {kMissingLoss, "elements that the source lacks become zeros"},
     {kOverflowLoss, "values beyond the range of --dtype become infinite"},
-    {kWeightsLoss, "weights that are not round(master), which replaces them"},
     {"momentum", "momentum without a place in the target"},
     {"optimizer-state", "other optimizer state without a place"},
     {"model", "weights or buffers without a place"},
     {"carried", "values of the source that DeepSpeed does not know"},
+    {kWeightsLoss, "weights that are not round(master), which replaces them"},
     {kSpecialFilesLoss, "(--carry-files) pipes, sockets and devices"},
     {"momentum_missing", "the source lacks momentum that it should hold"},
     {"state_missing", "... moments of Adam"},
