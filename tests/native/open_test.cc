@@ -144,7 +144,7 @@ TEST_F(NativeOpen, ARootOfUncommittedTagsSaysSo) {
   stdfs::remove(Root() + "/native5/manifest.json");
   stdfs::remove_all(Root() + "/step5");
   stdfs::remove(Root() + "/latest");
-  for (const std::string path : {Root(), scratch_.path().string()}) {
+  for (const std::string& path : {Root(), scratch_.path().string()}) {
     try {
       ListTags(fs_, path);
       ADD_FAILURE() << path;
