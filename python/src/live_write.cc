@@ -144,7 +144,7 @@ void Write(LiveSave& save, const nb::list& objects,
   for (const nb::handle object : objects) {
     kept.push_back(
         std::make_unique<WritableBuffer>(nb::borrow<nb::object>(object)));
-    buffers.push_back(kept.back()->span());
+    buffers.emplace_back(kept.back()->span());
   }
   RunInterruptible(progress, [&](const Watch& watch) {
     save.Write(buffers, watch.Progress("saving"));
