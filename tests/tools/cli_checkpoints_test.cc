@@ -372,8 +372,6 @@ TEST(Damage, AChangedBitIsFoundByVerifyAndNamed) {
   EXPECT_THAT(tensors, Not(HasSubstr(" more")));
   const auto num_names = std::count(tensors.begin(), tensors.end(), '/');
   EXPECT_EQ(num_names, std::count(tensors.begin(), tensors.end(), ',') + 1);
-  EXPECT_THAT(Inspect({"verify", copy.root(), "--all"}).out,
-              HasSubstr(tensors));
 }
 
 // The record of a torch file in which a byte lies.
