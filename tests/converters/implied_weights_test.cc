@@ -24,7 +24,7 @@ using testutil::MemoryCheckpoint;
 using testutil::MemorySink;
 using testutil::UniqueValues;
 
-constexpr int64_t kCount = 100'000;
+constexpr int64_t kNumElements = 100'000;
 constexpr size_t kMasterTensor = 0;
 constexpr size_t kWeightTensor = 1;
 
@@ -32,15 +32,15 @@ constexpr size_t kWeightTensor = 1;
 class ImpliedWeightsTest : public testing::Test {
  protected:
   ImpliedWeightsTest() {
-    const std::vector<float> values = UniqueValues(kCount, 1.001F);
+    const std::vector<float> values = UniqueValues(kNumElements, 1.001F);
     source_.Add({.parameter = "w",
                  .kind = "master",
-                 .shape = {kCount},
+                 .shape = {kNumElements},
                  .num_pieces = 3},
                 values);
     source_.Add({.parameter = "w",
                  .kind = "weight",
-                 .shape = {kCount},
+                 .shape = {kNumElements},
                  .dtype = DType::kBF16,
                  .num_pieces = 2},
                 values);
@@ -67,7 +67,7 @@ std::vector<MemorySink::FilePlan> InTwoFiles(size_t tensor, DType dtype,
                                    .segment_offset = 5,
                                    .length = end - begin}}};
   };
-  return {{segment(0, cut)}, {segment(cut, kCount)}};
+  return {{segment(0, cut)}, {segment(cut, kNumElements)}};
 }
 
 MemorySink MastersAlone() {
