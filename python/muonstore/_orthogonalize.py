@@ -13,15 +13,16 @@ def orthogonalize(matrices: Any, *, coefficients: str = "jordan5",
                   precision: str = "f32", num_threads: int = 0) -> np.ndarray:
     """U V^T, by Newton-Schulz iteration, of each matrix U S V^T.
 
-    matrices: [..., rows, cols], of a dtype that float32 holds, such as what
-        `Checkpoint.read` gives of a momentum. A head's matrices are
-        qkv.reshape(heads, -1, cols).
+    matrices: [..., rows, cols] of floating point that float32 holds, such as
+        what `Checkpoint.read` gives of a momentum: an array, or a tensor of
+        torch on the CPU. A head's matrices are qkv.reshape(heads, -1, cols).
     coefficients: "jordan5" (DeepSpeed's and torch's) or "polar_express5".
     precision: "f32", or "bf16" for operands of products in bf16.
     Returns float32 of the same shape; the same bits for any number of threads.
-    Raises InvalidArgumentError for a matrix that is not finite.
+    Raises InvalidArgumentError for a matrix that is not finite, and for
+    integers, which are the raw bits where bf16 was read without ml_dtypes.
     """
-    array = np.ascontiguousarray(np.asarray(matrices).astype(np.float32))
+    array = _as_float32(matrices)
     if array.ndim < 2:
         _core.fail("InvalidArgument", "a matrix has two dimensions",
                    found=str(list(array.shape)))
@@ -30,3 +31,16 @@ def orthogonalize(matrices: Any, *, coefficients: str = "jordan5",
     _core.orthogonalize(batch, out, coefficients, precision,
                         num_threads or os.cpu_count() or 1)
     return out.reshape(array.shape)
+
+
+def _as_float32(matrices: Any) -> np.ndarray:
+    if hasattr(matrices, "detach"):  # Of torch; NumPy has no bf16 to take.
+        matrices = matrices.detach().float().numpy()
+    array = np.asarray(matrices)
+    if array.dtype.kind in "biu":
+        _core.fail("InvalidArgument",
+                   "whole numbers are no matrix: bf16 that was read without "
+                   "ml_dtypes is raw bits; install ml_dtypes, or read with "
+                   "torch=True", expected="floating point",
+                   found=str(array.dtype))
+    return np.ascontiguousarray(array.astype(np.float32))

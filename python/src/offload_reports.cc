@@ -30,6 +30,19 @@ SaveReport AwaitReport(const SaveHandle& handle) {
   return handle.report();
 }
 
+// "StepReport(overflow=False, norm=1.25, ...)", of every attribute.
+std::string ReprOf(nb::handle object) {
+  std::string text;
+  for (nb::handle name : nb::module_::import_("builtins").attr("dir")(object)) {
+    const auto attribute = nb::cast<std::string>(name);
+    if (attribute.front() == '_') continue;
+    text += text.empty() ? "" : ", ";
+    text += attribute + "=" + nb::repr(object.attr(name)).c_str();
+  }
+  return nb::cast<std::string>(object.type().attr("__name__")) + "(" + text +
+         ")";
+}
+
 }  // namespace
 
 void BindOffloadReports(nb::module_& module) {
@@ -37,6 +50,7 @@ void BindOffloadReports(nb::module_& module) {
       .def_prop_ro("done", &SaveHandle::done)
       .def("wait", &AwaitReport);
   nb::class_<StepReport>(module, "StepReport")
+      .def("__repr__", &ReprOf)
       .def_ro("overflow", &StepReport::overflow)
       .def_ro("num_nonfinite", &StepReport::num_nonfinite)
       .def_ro("norm", &StepReport::norm)
@@ -56,6 +70,7 @@ void BindOffloadReports(nb::module_& module) {
       .def_ro("orthogonalize_s", &StepReport::orthogonalize_s)
       .def_ro("total_s", &StepReport::total_s);
   nb::class_<SaveReport>(module, "SaveReport")
+      .def("__repr__", &ReprOf)
       .def_ro("tag", &SaveReport::tag)
       .def_ro("path", &SaveReport::path)
       .def_ro("total_bytes", &SaveReport::total_bytes)

@@ -237,7 +237,12 @@ class OrthogonalizeTest(unittest.TestCase):
         with self.assertRaisesRegex(muonstore.InvalidArgumentError, "finite"):
             muonstore.orthogonalize([[1, float("nan")]])
         with self.assertRaises(muonstore.InvalidArgumentError):
-            muonstore.orthogonalize([1, 2])
+            muonstore.orthogonalize([1.0, 2.0])
+
+    def test_raw_bits_are_not_orthogonalized(self):
+        with self.assertRaisesRegex(muonstore.InvalidArgumentError,
+                                    "ml_dtypes"):
+            muonstore.orthogonalize(np.eye(3, dtype=np.uint16))
 
 
 class CarriedTest(unittest.TestCase):

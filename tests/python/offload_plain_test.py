@@ -10,6 +10,7 @@ except ImportError as error:
     sys.exit(77)
 
 import muonstore
+import numpy as np
 import seeded
 from muonstore import OffloadMuon
 
@@ -71,6 +72,7 @@ class TrainingTest(SameTest):
                 self.assert_near(seeded.weights(model), seeded.weights(theirs),
                                  limit)
                 self.assertEqual(optimizer.report.num_orthogonalized, 5)
+                self.assertIn("num_orthogonalized=5", repr(optimizer.report))
                 optimizer.close()
 
     def test_is_as_far_from_torch_in_bfloat16_as_its_rounding(self):
@@ -354,6 +356,14 @@ class GroupsTest(SameTest):
         muon = optimizer.param_groups[0]["param_names"]
         self.assertEqual(set(muon), set(seeded.MUON) - {"fc2.weight"}
                          | {"embed.weight"})
+
+
+class OrthogonalizeTest(unittest.TestCase):
+    def test_takes_bf16_of_torch(self):
+        momentum = torch.randn(6, 9).bfloat16()
+        np.testing.assert_array_equal(
+            muonstore.orthogonalize(momentum),
+            muonstore.orthogonalize(momentum.float().numpy()))
 
 
 if __name__ == "__main__":
