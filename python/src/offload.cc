@@ -221,6 +221,12 @@ void BindOffload(nb::module_& module) {
            })
       .def("or_ranks", &Self::OrRanks, Unlocked())
       .def(
+          "has_weights",
+          [](const Self& self, int32_t parameter, const In& weights) {
+            return self.HasWeights(parameter, ValuesOf(weights));
+          },
+          Unlocked())
+      .def(
           "take_weights",
           [](Self& self, int32_t parameter, const In& weights) {
             self.TakeWeights(parameter, ValuesOf(weights));

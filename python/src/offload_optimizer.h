@@ -63,6 +63,8 @@ class OffloadOptimizer {
 
   // Collective: the bits that any rank has.
   int64_t OrRanks(int64_t bits);
+  // Whether the store's compute weights are these, in this rank's fragments.
+  bool HasWeights(int32_t parameter, const Values& weights) const;
   // Compute weights as they are in the model; a master follows where its
   // weight is another than the store's. Every rank calls it.
   void TakeWeights(int32_t parameter, const Values& weights);

@@ -20,12 +20,10 @@ void ForEachPiece(const AnyLease& lease, const ElementRange& own,
 
 }  // namespace
 
-void OffloadOptimizer::TakeWeights(int32_t parameter, const Values& weights) {
+bool OffloadOptimizer::HasWeights(int32_t parameter,
+                                  const Values& weights) const {
   RequireSize(parameter, weights.data.size(), weights.dtype);
-  const ElementRange own = own_range(parameter);
-  const auto size = static_cast<size_t>(SizeBytes(weights.dtype));
-  WriteLease masters = store().Write(name(parameter), StateKind(kMaster));
-  WriteLease stored = store().Write(name(parameter), StateKind(kWeight));
+  const ReadLease stored = store().Read(name(parameter), StateKind(kWeight));
   if (stored.dtype() != weights.dtype) {
     throw Error(ErrorCode::kInvalidArgument,
                 "the parameter has another dtype than it had",
@@ -33,6 +31,22 @@ void OffloadOptimizer::TakeWeights(int32_t parameter, const Values& weights) {
                  .expected = std::string(DTypeName(stored.dtype())),
                  .found = std::string(DTypeName(weights.dtype))});
   }
+  const int64_t begin = own_range(parameter).begin;
+  return std::ranges::all_of(stored.pieces(), [&](const auto& piece) {
+    const auto first = static_cast<size_t>(
+        (piece.fragment.tensor_offset - begin) * SizeBytes(weights.dtype));
+    return piece.data.empty() ||
+           std::memcmp(piece.data.data(), &weights.data[first],
+                       piece.data.size()) == 0;
+  });
+}
+
+void OffloadOptimizer::TakeWeights(int32_t parameter, const Values& weights) {
+  RequireSize(parameter, weights.data.size(), weights.dtype);
+  const ElementRange own = own_range(parameter);
+  const auto size = static_cast<size_t>(SizeBytes(weights.dtype));
+  WriteLease masters = store().Write(name(parameter), StateKind(kMaster));
+  WriteLease stored = store().Write(name(parameter), StateKind(kWeight));
   const auto master_pieces = masters.pieces();
   const auto weight_pieces = stored.pieces();
   for (size_t k = 0; k < weight_pieces.size(); ++k) {

@@ -95,6 +95,7 @@ def save_and_fail(run):
     fails(lambda: save(engine, root, "b", client_state={"module": 1}),
           "DeepSpeed's own")
     fails(lambda: save(engine, root, "../b"), "tag")
+    fails(lambda: save(engine.module, root, "b"), "no engine")
 
     prepare = _save._prepare
 

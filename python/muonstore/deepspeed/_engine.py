@@ -73,6 +73,10 @@ def refuse(message: str, *, found: str = "", expected: str = "",
 
 def read(engine: Any) -> Layout:
     """Describes the engine; UnsupportedError for one that is not known."""
+    if not hasattr(engine, "zero_optimization_stage"):
+        _core.fail("InvalidArgument", "this is no engine: give the first thing "
+                   "that deepspeed.initialize returns",
+                   expected="DeepSpeedEngine", found=type(engine).__name__)
     _require_one_group_of_ranks(engine)
     optimizer = engine.optimizer
     kind = type(optimizer).__name__

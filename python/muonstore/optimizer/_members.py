@@ -1,7 +1,7 @@
 """One parameter between the model and the store."""
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 
@@ -37,17 +37,23 @@ class Member:
     def local(self) -> torch.Tensor:
         return local(self.param).detach()
 
-    @property
-    def is_changed(self) -> bool:
-        """Whether somebody else wrote to the weights since `note_weights`."""
-        return self._versions() != self._version
+    def is_changed(self, core: Any) -> bool:
+        """Whether somebody else wrote to the weights since `note_weights`. On
+        the host they are compared with the store's, since writes through
+        `.data` leave no trace; on a device, traces count."""
+        if self._versions() != self._version:
+            return True
+        weights = self.local()
+        return (weights.device.type == "cpu"
+                and not core.has_weights(self.index, on_host(weights)))
 
     def note_weights(self) -> None:
         self._version = self._versions()
 
     def _versions(self) -> tuple:
         # A DTensor counts what is written to it, its part what to that.
-        return self.param._version, local(self.param)._version
+        part = local(self.param)
+        return self.param._version, part._version, part.data_ptr()
 
     def forget_weights(self) -> None:
         self._version = None
@@ -97,6 +103,7 @@ def members_of(param_groups: list[dict],
         optimizer = "muon" if group["use_muon"] else "adam"
         for name, param in zip(group["param_names"], group["params"]):
             trained = param.requires_grad
+            _require_own_elements(name, param)
             key = (index, param.dtype)
             number = numbers.setdefault(key, len(numbers)) if trained else 0
             members.append(Member(
@@ -105,6 +112,14 @@ def members_of(param_groups: list[dict],
                 layout(name, param) if group["use_muon"] and trained
                 else "whole"))
     return members, [index for index, _ in numbers]
+
+
+def _require_own_elements(name: str, param: torch.Tensor) -> None:
+    part = local(param)
+    if any(stride == 0 and size > 1
+           for stride, size in zip(part.stride(), part.shape)):
+        invalid("elements of this parameter share memory (expand); give its "
+                "contiguous copy", name)
 
 
 class Targets:

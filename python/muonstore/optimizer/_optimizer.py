@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import weakref
+import zlib
 from typing import Any, Iterable, Optional, Sequence, Union
 
 import torch
@@ -11,12 +12,13 @@ from muonstore._errors import Error
 from muonstore._load import _core
 from muonstore.optimizer import _groups, _saves, _state
 from muonstore.optimizer._members import Member, Targets, members_of
-from muonstore.optimizer._options import (StoreSettings, make_options,
-                                          values_of)
+from muonstore.optimizer._options import (StoreSettings, check_group,
+                                          make_options, values_of)
 from muonstore.optimizer._placement import Placement, find_placement
 from muonstore.optimizer._scaling import loss_scale_of, tell_scaler
 
 _CHANGED, _HAS_GRADIENT = 1, 2
+_PATTERN = (1 << 30) - 1
 
 
 class OffloadMuon(torch.optim.Optimizer):
@@ -54,7 +56,7 @@ class OffloadMuon(torch.optim.Optimizer):
     timeout_s: how long ranks wait for one another.
 
     Collective, where there are several ranks: the constructor, step, save,
-    resume, close, and with whole parameters state_dict. Failures are
+    resume, state_dict and close. Failures are
     muonstore.Error; one on any rank before a step has begun is all ranks'.
     """
 
@@ -88,6 +90,9 @@ class OffloadMuon(torch.optim.Optimizer):
                                       {True: muon, False: adam})
         self._core = None  # add_param_group asks.
         super().__init__(groups, {})
+        self.state = _state.InStore()
+        for group in self.param_groups:
+            check_group(group)
         self._members, self._group_of = members_of(self.param_groups, layouts)
         self._placement = find_placement(
             ((member.name, member.param) for member in self._members),
@@ -133,22 +138,42 @@ class OffloadMuon(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         trained = self._trained()
-        flags = self._core.or_ranks(
-            _CHANGED * any(member.is_changed for member in trained)
-            | _HAS_GRADIENT * self._has_gradients())
+        flags = self._agree(_CHANGED * self._has_changed()
+                            | _HAS_GRADIENT * self._has_gradients())
         if flags & _CHANGED:
             self._take_weights()
         if not flags & _HAS_GRADIENT:
             return loss
-        self._report = self._step_together(trained)
+        try:
+            self._report = self._step_together(trained)
+        except Exception:
+            if self._folds:
+                self._discard_folded()
+            raise
         if self._scaler is not None:
             tell_scaler(self._scaler, self, self._report.overflow)
         if not self._report.overflow:
             self._give_weights()
         return loss
 
+    def _agree(self, flags: int) -> int:
+        """The flags that any rank has. With DDP all ranks have gradients of the
+        same parameters, or none of them steps: a pattern is every rank's where
+        neither it nor its complement gets a bit from another."""
+        pattern = zlib.crc32(bytes(m.param.grad is None for m in self._members))
+        pattern &= _PATTERN
+        if self._placement.row_shards:
+            return self._core.or_ranks(flags)
+        told = self._core.or_ranks(flags | pattern << 2
+                                   | (pattern ^ _PATTERN) << 32)
+        if told >> 2 & _PATTERN != pattern or told >> 32 != pattern ^ _PATTERN:
+            _groups.invalid("ranks have gradients of different parameters; with "
+                            "DDP all have all (find_unused_parameters=True)")
+        return told & 3
+
     def _step_together(self, trained: list[Member]) -> Any:
         try:
+            self._require_frozen()
             self._push_groups()
             if not self._folds:
                 self._core.discard_gradients()
@@ -174,13 +199,23 @@ class OffloadMuon(torch.optim.Optimizer):
         self._core.accumulate(member.index, member.gradient())
         member.num_folded += 1
 
+    def _require_frozen(self) -> None:
+        for member in self._members:
+            if member.optimizer == "none" and member.param.grad is not None:
+                _core.fail("Unsupported", "this parameter was frozen when the "
+                           "optimizer was made and has a gradient now; make a "
+                           "new optimizer", tensor=member.name)
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Of gradients that were folded in already nothing is left, either."""
         super().zero_grad(set_to_none)
         if self._folds:
-            self._core.discard_gradients()
-            for member in self._members:
-                member.num_folded = 0
+            self._discard_folded()
+
+    def _discard_folded(self) -> None:
+        self._core.discard_gradients()
+        for member in self._members:
+            member.num_folded = 0
 
     def add_param_group(self, param_group: dict) -> None:
         if self._core is not None:
@@ -191,13 +226,13 @@ class OffloadMuon(torch.optim.Optimizer):
 
     def state_dict(self) -> dict:
         """In the keys of torch.optim.Muon and AdamW, tensors on the host; and
-        "master", where the weights are not float32. With whole parameters it
-        is collective and every rank gets all of it; with DTensors a rank gets
-        its own parts, as DTensors."""
+        "master", where the weights are not float32. With whole parameters
+        every rank gets all of it; with DTensors its own parts, as DTensors."""
+        self._sync_weights()
         with torch.no_grad():
             self.state.update(_state.read_all(self))
         try:
-            return super().state_dict()
+            return _state.with_torch_keys(super().state_dict())
         finally:
             self.state.clear()
 
@@ -206,6 +241,7 @@ class OffloadMuon(torch.optim.Optimizer):
         whose groups are put one behind the other."""
         with torch.no_grad():
             _state.load(self, state_dict)
+        self._discard_folded()
 
     def save(self, root: Union[str, "os.PathLike[str]"], tag: str, *,
              asynchronous: bool = False, overwrite: bool = False,
@@ -233,6 +269,7 @@ class OffloadMuon(torch.optim.Optimizer):
         good tag."""
         resumed = _saves.resume(self, os.fspath(root), tag or "",
                                 allow_missing_state)
+        self._discard_folded()
         with torch.no_grad():
             self._give_weights()
         return resumed
@@ -258,10 +295,13 @@ class OffloadMuon(torch.optim.Optimizer):
                    else member.param.grad is not None
                    for member in self._members)
 
+    def _has_changed(self) -> bool:
+        return any(member.is_changed(self._core) for member in self._trained())
+
     def _sync_weights(self) -> None:
         """What somebody else wrote to the model's weights counts."""
         with torch.no_grad():
-            if self._core.or_ranks(any(m.is_changed for m in self._trained())):
+            if self._core.or_ranks(self._has_changed()):
                 self._take_weights()
 
     def _take_weights(self) -> None:
@@ -277,6 +317,8 @@ class OffloadMuon(torch.optim.Optimizer):
 
     def _push_groups(self) -> None:
         self._core.set_max_norm(self._max_norm)
+        for group in self.param_groups:
+            check_group(group)
         for index, group_index in enumerate(self._group_of):
             group = self.param_groups[group_index]
             self._core.set_group(index, float(group["lr"]),

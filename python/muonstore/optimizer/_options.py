@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from typing import Any, Optional, Sequence, Union
 
@@ -51,6 +52,37 @@ def _accumulates(convention: str) -> bool:
         invalid("no such momentum convention", found=convention,
                 expected="lerp or accumulate")
     return convention == "accumulate"
+
+
+def _require(is_right: bool, name: str, value: Any, expected: str) -> None:
+    if not is_right:
+        invalid(f"{name} of a param group makes no sense", expected=expected,
+                found=str(value))
+
+
+def check_group(group: dict) -> None:
+    """Refuses hyper-parameters that torch's optimizers refuse, too."""
+    for name in ("lr", "weight_decay"):
+        _require(0 <= _number(group, name) < math.inf, name, group[name],
+                 "0 or more")
+    if group["use_muon"]:
+        _require(0 <= _number(group, "momentum") < 1, "momentum",
+                 group["momentum"], "from 0 to below 1")
+    else:
+        betas = group["betas"]
+        _require(len(betas) == 2 and all(0 <= float(b) < 1 for b in betas),
+                 "betas", betas, "two from 0 to below 1")
+        _require(0 <= _number(group, "eps") < math.inf, "eps", group["eps"],
+                 "0 or more")
+    values_of(group)
+
+
+def _number(group: dict, name: str) -> float:
+    try:
+        return float(group[name])
+    except (TypeError, ValueError):
+        _require(False, name, group[name], "a number")
+        raise
 
 
 def values_of(group: dict) -> dict:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import operator
 from typing import Any, Optional
 
 from muonstore.optimizer._groups import invalid
@@ -24,16 +25,31 @@ class Resumed:
 
 def save(optimizer: Any, root: str, tag: str, options: dict,
          client_state: Any) -> Any:
-    optimizer._push_groups()
+    error, texts = None, {}
+    try:
+        optimizer._push_groups()
+        texts = _texts(optimizer, client_state)
+        options = {key: operator.index(value)
+                   if not isinstance(value, bool) else value
+                   for key, value in options.items()}
+    except Exception as mine:
+        error = mine
+    if optimizer._core.or_ranks(error is not None):
+        if error is not None:
+            raise error
+        invalid("another rank cannot save what it was given")
+    return _finish(optimizer._core.save(root, tag, options, texts),
+                   options["asynchronous"])
+
+
+def _texts(optimizer: Any, client_state: Any) -> dict[str, str]:
     groups = [{key: _plain(value) for key, value in group.items()
                if key not in _NOT_VALUES} for group in optimizer.param_groups]
     try:
-        texts = {_GROUPS: json.dumps(groups),
-                 _CLIENT: json.dumps(client_state)}
+        return {_GROUPS: json.dumps(groups), _CLIENT: json.dumps(client_state)}
     except (TypeError, ValueError) as error:
         invalid(f"client_state and param groups are kept as JSON: {error}")
-    return _finish(optimizer._core.save(root, tag, options, texts),
-                   options["asynchronous"])
+        raise
 
 
 def _finish(handle: Any, asynchronous: bool) -> Any:
@@ -51,6 +67,9 @@ def resume(optimizer: Any, root: str, tag: str,
            allow_missing_state: bool) -> Resumed:
     found = optimizer._core.resume(root, tag, allow_missing_state)
     notes = list(found["notes"])
+    if any(member.optimizer == "none" for member in optimizer._members):
+        notes.append("frozen parameters are as they were: the store has none "
+                     "of them; the model's state_dict does")
     texts = found["texts"]
     if _GROUPS not in texts:
         notes.append("hyper-parameters are as the optimizer was made: the "

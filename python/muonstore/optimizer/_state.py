@@ -1,6 +1,7 @@
 """state_dict and load_state_dict."""
 from __future__ import annotations
 
+from collections import defaultdict
 from copy import deepcopy
 from typing import Any, Iterator, Sequence, Union
 
@@ -8,6 +9,7 @@ import torch
 
 from muonstore.optimizer._groups import invalid
 from muonstore.optimizer._members import Member
+from muonstore.optimizer._options import check_group
 
 # torch's keys and the store's kinds.
 _KINDS = {"muon": {"momentum_buffer": "momentum"},
@@ -17,6 +19,30 @@ _VALUES = ("lr", "initial_lr", "weight_decay", "momentum", "nesterov",
            "adjust_lr_fn", "betas", "eps")
 # Settings of AdamW's that this optimizer does not have.
 _REFUSED = ("amsgrad", "maximize")
+
+
+# What torch.optim.Muon's step asks of a group, as it is here.
+_TORCH_MUON = {"ns_coefficients": (3.4445, -4.7750, 2.0315), "eps": 1e-7,
+               "ns_steps": 5}
+
+
+class InStore(defaultdict):
+    """`Optimizer.state`, between calls of state_dict: it lies in the store.
+    Never empty, so that nobody makes a step to fill it."""
+
+    def __init__(self):
+        super().__init__(dict)
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def with_torch_keys(state_dict: dict) -> dict:
+    """So that torch.optim.Muon takes it over and steps on."""
+    for group in state_dict["param_groups"]:
+        if group["use_muon"]:
+            group.update(_TORCH_MUON)
+    return state_dict
 
 
 def read_all(optimizer: Any) -> dict[torch.Tensor, dict]:
@@ -42,7 +68,11 @@ def _read(core: Any, member: Member, steps: list[int]) -> dict:
 
 def load(optimizer: Any, state_dict: Union[dict, Sequence[dict]]) -> None:
     given = ([state_dict] if isinstance(state_dict, dict) else
-             list(state_dict))
+             list(state_dict or []))
+    if not given or not all({"state", "param_groups"} <= set(each)
+                            for each in given):
+        invalid("this is not what state_dict gives",
+                expected="state and param_groups")
     merged = _merge(given)
     for hook in optimizer._optimizer_load_state_dict_pre_hooks.values():
         merged = hook(optimizer, merged) or merged
@@ -53,11 +83,7 @@ def load(optimizer: Any, state_dict: Union[dict, Sequence[dict]]) -> None:
     optimizer._core.group_steps = steps
     optimizer._core.discard_gradients()
     for group, saved in zip(optimizer.param_groups, merged["param_groups"]):
-        kept = set(group) | set(_VALUES)
-        group.update({key: deepcopy(value) for key, value in saved.items()
-                      if key in kept and key not in
-                      ("params", "param_names", "use_muon")
-                      and not (key == "eps" and group["use_muon"])})
+        group.update(_values(saved, group))
     for hook in optimizer._optimizer_load_state_dict_post_hooks.values():
         hook(optimizer)
 
@@ -98,10 +124,11 @@ def _require(optimizer: Any, groups: list[dict], state: dict,
              pairs: list[tuple[Member, int]]) -> list[int]:
     """Steps by group of the store; refuses, before anything is written, what
     cannot be taken over."""
-    for group in groups:
+    for group, own in zip(groups, optimizer.param_groups):
         for name in _REFUSED:
             if group.get(name):
                 invalid(f"this optimizer has no {name}")
+        check_group({**own, **_values(group, own)})
     steps: dict[int, float] = {}
     for member, key in pairs:
         values = state.get(key, {})
@@ -113,18 +140,37 @@ def _require(optimizer: Any, groups: list[dict], state: dict,
                         name)
             if name != "step":
                 _own_part(optimizer._core, member, value)
+            elif not float(value).is_integer() or float(value) < 0:
+                invalid("this is no number of steps", member.name,
+                        found=str(value))
         if member.optimizer == "adam" and "step" in values:
             step = float(values["step"])
             if steps.setdefault(member.group, step) != step:
                 invalid("parameters of one group have taken different numbers "
                         "of steps", member.name, str(steps[member.group]),
                         str(step))
+    # Adam without state starts anew; Muon's state has no steps.
+    for member, _ in pairs:
+        if member.optimizer == "adam":
+            steps.setdefault(member.group, 0)
     old = optimizer._core.group_steps
     return [int(steps.get(i, old[i])) for i in range(len(old))]
 
 
+def _values(saved: dict, own: dict) -> dict:
+    """The hyper-parameters of a saved group that count here."""
+    kept = (set(own) | set(_VALUES)) - {"params", "param_names", "use_muon"}
+    if own["use_muon"]:
+        kept.discard("eps")
+    return {key: deepcopy(value) for key, value in saved.items()
+            if key in kept}
+
+
 def _own_part(core: Any, member: Member, value: torch.Tensor) -> torch.Tensor:
     begin, end = core.own_range(member.index)
+    if not (isinstance(value, torch.Tensor) and value.is_floating_point()):
+        invalid("state is a tensor of floating point", member.name,
+                found=str(getattr(value, "dtype", type(value).__name__)))
     part = member.own_part(value, begin, end)
     if part.numel() != end - begin:
         invalid("the state is cut in another way than its parameter",
