@@ -4,9 +4,11 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <iomanip>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 namespace train_gpt {
 namespace {
@@ -15,6 +17,11 @@ constexpr const char* kHeader = "step,loss,norm,seconds";
 
 // The header and the rows of steps up to `last_step` of an earlier run's file.
 std::string RowsUpTo(const std::string& path, int64_t last_step) {
+  std::error_code error;
+  // Reading a device or a pipe may never end.
+  if (!std::filesystem::is_regular_file(path, error)) {
+    return std::string(kHeader) + "\n";
+  }
   std::ifstream file(path);
   std::string line;
   if (!std::getline(file, line)) return std::string(kHeader) + "\n";

@@ -154,6 +154,19 @@ class TrainGpt(unittest.TestCase):
         with open(path) as f:
             self.assertEqual(f.read(), "mine\n")
 
+    def test_only_a_regular_file_has_a_curve_to_go_on_with(self):
+        """Reading a pipe or a device would never end."""
+        root = f"{self.folder}/root"
+        done = run("--steps", "3", "--save-every", "3", "--save-dir", root)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = run("--steps", "4", "--resume", root, "--csv", "/dev/stdout")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("step,loss,norm,seconds\n", done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^4,[0-9.]+,")
+        done = run("--steps", "4", "--resume", root, "--csv", "/dev/full")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot write /dev/full", done.stderr)
+
     def test_keep_prunes_old_checkpoints(self):
         root = f"{self.folder}/root"
         done = run("--steps", "5", "--save-every", "1", "--save-dir", root,
