@@ -5,7 +5,9 @@
 // 2. `jobs` threads take the files in order. Each fills a file's segments from
 //    front to back, in blocks that fit its part of the memory limit, and closes
 //    the file, which makes it durable.
-// 3. The first failure stops every thread at its next block or file.
+// 3. The first failure stops every thread at its next block or file. From the
+//    first value on that would be lost without leave, nothing more is written,
+//    but what may be lost is read to the end: the error tells all of it.
 // 4. When all files are closed, the sink finishes; `before_commit` may look at
 //    what was written. If neither that nor `progress` objects, the sink
 //    commits; nothing is visible before.
@@ -88,27 +90,18 @@ class Conversion {
   void Write(CheckpointSink& sink) {
     sink.SetFileResources(shares_.file);
     ForEachFile([&](size_t index) {
-      const std::unique_ptr<SinkFile> file = sink.CreateFile(index);
-      for (size_t i = 0; i < file->segments().size(); ++i) {
-        const bool done = ReadSegment(
-            file->segments()[i],
-            [&](std::span<const std::byte> block) { file->Append(i, block); });
-        if (!done) return;  // Unfinished: it is not committed.
-        RefuseUnlessAllowed();
+      if (refused_.load()) {
+        LookAt(sink.PlanFile(index));
+      } else {
+        WriteFile(*sink.CreateFile(index));
       }
-      file->Close();
     });
+    Refuse(plan_, RefusedValues());
   }
 
   // Reads what may overflow, and the masters of weights that may be lost.
   void Look(const CheckpointSink& sink) {
-    ForEachFile([&](size_t index) {
-      for (const SinkSegment& segment : sink.PlanFile(index)) {
-        if (MayOverflow(segment) || implied_weights_.Concern(segment)) {
-          ReadSegment(segment, [](std::span<const std::byte> /*block*/) {});
-        }
-      }
-    });
+    ForEachFile([&](size_t index) { LookAt(sink.PlanFile(index)); });
   }
 
   std::vector<SinkLoss> losses() const { return losses_.List(); }
@@ -133,9 +126,30 @@ class Conversion {
     failed_.store(true);
   }
 
-  void RefuseUnlessAllowed() const {
-    Refuse(plan_,
-           ConversionPlan{.losses = losses()}.Refused(options_.allowed_losses));
+  void WriteFile(SinkFile& file) {
+    const std::span<const SinkSegment> segments = file.segments();
+    for (size_t i = 0; i < segments.size(); ++i) {
+      const bool done = ReadSegment(
+          segments[i],
+          [&](std::span<const std::byte> block) { file.Append(i, block); });
+      if (!done) return;  // Unfinished: it is not committed.
+      if (!RefusedValues().empty()) refused_.store(true);
+      if (refused_.load()) return LookAt(segments.subspan(i + 1));
+    }
+    file.Close();
+  }
+
+  void LookAt(std::span<const SinkSegment> segments) {
+    for (const SinkSegment& segment : segments) {
+      if (MayOverflow(segment) || implied_weights_.Concern(segment)) {
+        ReadSegment(segment, [](std::span<const std::byte> /*block*/) {});
+      }
+    }
+  }
+
+  // The losses so far that have no leave.
+  std::vector<SinkLoss> RefusedValues() const {
+    return ConversionPlan{.losses = losses()}.Refused(options_.allowed_losses);
   }
 
   bool MayOverflow(const SinkSegment& segment) const {
@@ -174,6 +188,7 @@ class Conversion {
   ImpliedWeights implied_weights_;
   ValueLosses losses_;
   std::atomic<bool> failed_{false};
+  std::atomic<bool> refused_{false};
   std::mutex mutex_;
   std::exception_ptr error_;
 };

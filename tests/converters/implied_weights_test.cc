@@ -94,10 +94,13 @@ TEST_F(ImpliedWeightsTest, OthersAreRefusedByName) {
   MemorySink sink = MastersAlone();
   const ConversionPlan plan = PlanConversion(source_, sink);
   EXPECT_THAT(plan.losses, IsEmpty());
-  const auto error = ErrorOf([&] { Convert(source_, sink, plan, InBlocks()); });
+  ConvertOptions options = InBlocks();
+  options.jobs = 1;  // The first file is read before the second.
+  const auto error = ErrorOf([&] { Convert(source_, sink, plan, options); });
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->code(), ErrorCode::kUnsupported);
   EXPECT_THAT(error->message(), HasSubstr("w/weight: not round(master)"));
+  EXPECT_THAT(error->message(), HasSubstr("2 elements, the first at 33332"));
   EXPECT_THAT(error->message(), HasSubstr("--allow-loss weights_differ"));
   EXPECT_FALSE(sink.committed());
 
