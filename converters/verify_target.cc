@@ -227,11 +227,18 @@ class Verification {
 };
 
 // What the source lacks as well is no fault of the target.
-bool IsOfTheSource(const Checkpoint& source, const std::string& code) {
+bool IsOfTheSource(const Checkpoint& source, const Finding& finding) {
+  // Elements are compared later; so are weights that the source has, too.
+  if (finding.code == "missing_elements") return true;
+  if (finding.code == kWeightsLoss) {
+    const auto& tensors = source.tensors();
+    return std::any_of(tensors.begin(), tensors.end(), [&](const auto& tensor) {
+      return tensor.key.ToString() == finding.place.tensor;
+    });
+  }
   const auto& findings = source.info().findings;
-  return code == "missing_elements" ||  // Compared later.
-         std::any_of(findings.begin(), findings.end(),
-                     [&](const Finding& f) { return f.code == code; });
+  return std::any_of(findings.begin(), findings.end(),
+                     [&](const Finding& f) { return f.code == finding.code; });
 }
 
 void RequireWhole(const std::shared_ptr<FileSystem>& fs,
@@ -241,7 +248,7 @@ void RequireWhole(const std::shared_ptr<FileSystem>& fs,
       VerifyCheckpoint(fs, path, {.progress = options.progress});
   for (const Finding& finding : report.findings) {
     if (finding.severity == Finding::Severity::kFault &&
-        !IsOfTheSource(source, finding.code)) {
+        !IsOfTheSource(source, finding)) {
       throw Error(ErrorCode::kDataLoss, finding.message, finding.place);
     }
   }

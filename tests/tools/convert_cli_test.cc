@@ -257,28 +257,53 @@ TEST_F(ConvertCliTest, ValuesBeyondTheDTypeAreALossOfTheirOwn) {
               HasSubstr("\"kind\":\"overflow\""));
 }
 
-// ZeRO-3 stores no weights: those of a model file of another save would go
-// without a word.
-TEST_F(ConvertCliTest, WeightsThatAreNotTheRoundedMastersAreALoss) {
-  const auto root =
-      scratch_.Copy(CheckpointRoot("s2-ws2-bf16-none-twotags"), "root");
-  stdfs::copy_file(root / "step8/mp_rank_00_model_states.pt",
-                   root / "step5/mp_rank_00_model_states.pt",
-                   stdfs::copy_options::overwrite_existing);
-  std::vector<std::string> line = {root.string(), Out(), "--tag",       "step5",
-                                   "--stage",     "3",   "--zero-init", "no"};
+// Checkpoints whose model file is of another save.
+class OtherWeightsTest : public ConvertCliTest {
+ protected:
+  OtherWeightsTest()
+      : root_(
+            scratch_.Copy(CheckpointRoot("s2-ws2-bf16-none-twotags"), "root")) {
+    stdfs::copy_file(root_ / "step8/mp_rank_00_model_states.pt",
+                     root_ / "step5/mp_rank_00_model_states.pt",
+                     stdfs::copy_options::overwrite_existing);
+    stdfs::remove_all(root_ / "step8");
+    WriteBytes(root_ / "latest", "step5");
+  }
+
+  stdfs::path root_;
+};
+
+// ZeRO-3 stores no weights: those of the model file would go without a word.
+TEST_F(OtherWeightsTest, AreALossWhereTheTargetHasNone) {
+  std::vector<std::string> line = {root_.string(), Out(), "--stage", "3",
+                                   "--zero-init",  "no",  "--verify"};
+  ExpectRefused(line, 4, "--allow-loss weights_differ");
+  line.pop_back();
   ExpectRefused(line, 4, "--allow-loss weights_differ");
   line.emplace_back("--dry-run");
   EXPECT_THAT(ConvertJson(line, 4)["losses"].dump(),
               HasSubstr("blocks.0.attn.qkv.weight/weight"));
   line.back() = "--allow-loss=weights_differ";
   line.emplace_back("--verify");
-  EXPECT_EQ(ConvertJson(line)["verified"], true);
+  EXPECT_THAT(RunConvert(line).out,
+              HasSubstr("equal to the source but for what is lost"));
   EXPECT_EQ(Inspect({"verify", Out()}).exit_code, 0);
-  // Where the target has weights of its own, they are kept.
-  const auto kept = ConvertJson(
-      {root.string(), Out("two"), "--tag", "step5", "--world-size", "3"});
-  EXPECT_THAT(kept["losses"], IsEmpty());
+}
+
+TEST_F(OtherWeightsTest, StayWhereTheTargetHasWeights) {
+  const auto convert = [&](const std::string& from, const std::string& to,
+                           const std::string& format) {
+    const auto json =
+        ConvertJson({from, to, "--to", format, "--stage", "1", "--verify"});
+    EXPECT_THAT(json["losses"], IsEmpty());
+    EXPECT_EQ(json["verified"], true);
+    EXPECT_EQ(Inspect({"diff", root_.string(), to}).exit_code, 0);
+    return json;
+  };
+  const auto json = convert(root_.string(), Out("native"), "native");
+  EXPECT_THAT(json["notes"].dump(), HasSubstr("not round(master)"));
+  convert(Out("native"), Out("back"), "deepspeed");
+  convert(root_.string(), Out("one"), "deepspeed");
 }
 
 TEST_F(ConvertCliTest, WhatTheSourceLacksANativeTargetLacks) {

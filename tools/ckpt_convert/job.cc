@@ -63,10 +63,11 @@ class Job {
     };
   }
 
-  // Lost elements are refused by the plan, which knows what it takes.
+  // Lost elements are refused by the plan, which knows what it takes; weights
+  // of their own where the target has none, which Convert finds.
   bool IsAllowed(const std::string& code) const {
     const auto& kinds = options_.allowed_losses;
-    return code == "missing_elements" ||
+    return code == "missing_elements" || code == kWeightsLoss ||
            std::find(kinds.begin(), kinds.end(), code) != kinds.end();
   }
 
@@ -74,6 +75,7 @@ class Job {
     const VerifyReport report = VerifyCheckpoint(
         fs_, options_.source,
         {.tag = options_.tag, .progress = Watch("checking the source")});
+    NoteWeights(report.findings);
     for (const Finding& finding : report.findings) {
       if (finding.severity == Finding::Severity::kFault &&
           !IsAllowed(finding.code)) {
@@ -81,6 +83,19 @@ class Job {
                     "the source is damaged: " + finding.message, finding.place);
       }
     }
+  }
+
+  // They pass as they are, but may come from another save.
+  void NoteWeights(const std::vector<Finding>& findings) {
+    const auto differs = [](const Finding& finding) {
+      return finding.code == kWeightsLoss;
+    };
+    const auto first = std::find_if(findings.begin(), findings.end(), differs);
+    if (first == findings.end()) return;
+    const auto count = std::count_if(first, findings.end(), differs);
+    notes_.push_back(StrCat(
+        "warning: ", first->place.tensor, ": ", first->message,
+        count > 1 ? StrCat(" (", count - 1, " more tensors like it)") : ""));
   }
 
   void Open() {

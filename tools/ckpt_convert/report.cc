@@ -95,15 +95,23 @@ std::string BesideLines(const Options& options, const Outcome& outcome) {
                                                           "--carry-files)"));
 }
 
+std::string_view VerifiedText(const Outcome& outcome) {
+  if (!outcome.verified) return "";
+  return outcome.plan.losses.empty()
+             ? "; verified: equal to the source"
+             : "; verified: equal to the source but for what is lost or left "
+               "out above";
+}
+
 std::string LastLine(const Options& options, const Outcome& outcome) {
   const std::string path = Printable(outcome.places.target_path());
   if (options.dry_run) {
     return StrCat("would write ", path, "; needs ",
                   HumanBytes(outcome.needed_bytes), " of free space\n");
   }
-  return StrCat(
-      "wrote ", path, outcome.latest_written ? ", which latest now names" : "",
-      outcome.verified ? "; verified: equal to the source" : "", "\n");
+  return StrCat("wrote ", path,
+                outcome.latest_written ? ", which latest now names" : "",
+                VerifiedText(outcome), "\n");
 }
 
 }  // namespace
