@@ -188,6 +188,24 @@ TEST_F(ConvertCliTest, PipesAreListedAndNeedLeaveToStayBehind) {
   EXPECT_EQ(stdfs::read_symlink(scratch_ / "out/null"), "/dev/null");
 }
 
+TEST_F(ConvertCliTest, ADryRunSaysWhatWouldBeCarried) {
+  const auto root = scratch_.Copy(source_, "root");
+  WriteBytes(root / "note.txt", "n");
+  WriteBytes(root / "run.sh", "r");
+  ASSERT_EQ(::mkfifo((root / "pipe").c_str(), 0600), 0);
+  const std::vector<std::string> line = {root.string(),   Out(),
+                                         "--carry-files", "--allow-loss",
+                                         "special_files", "--dry-run"};
+  const std::string fresh = RunConvert(line).out;
+  EXPECT_THAT(fresh, HasSubstr("note.txt, run.sh: would be copied\n"));
+  EXPECT_THAT(fresh, testing::Not(HasSubstr("there already")));
+  stdfs::create_directories(Out());
+  WriteBytes(scratch_ / "out/note.txt", "mine");
+  EXPECT_THAT(RunConvert(line).out,
+              AllOf(HasSubstr("  run.sh: would be copied\n"),
+                    HasSubstr("  note.txt: there already\n")));
+}
+
 TEST_F(ConvertCliTest, AFileInThePlaceOfTheFingerprintStays) {
   stdfs::create_directories(Out());
   WriteBytes(scratch_ / "out/step5.fingerprint.json", "mine");

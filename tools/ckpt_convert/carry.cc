@@ -50,9 +50,14 @@ void Add(FileSystem& fs, const std::string& folder, const std::string& name,
   const auto status = fs.Stat(from);
   if (!is_link && !status) return;
   const bool is_folder = !is_link && status->type == FileType::kDirectory;
-  extras.push_back({.from = from,
-                    .to = StrCat(target, "/", name),
-                    .name = StrCat(shown, name, is_folder ? "/" : "")});
+  std::string to = StrCat(target, "/", name);
+  const bool is_there = Exists(fs, to);
+  extras.push_back(
+      {.from = from,
+       .to = std::move(to),
+       .name = StrCat(shown, name, is_folder ? "/" : ""),
+       .is_there = is_there,
+       .is_special = !is_link && status->type == FileType::kOther});
 }
 
 // Links are copied as links, whatever they lead to.

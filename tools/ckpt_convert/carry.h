@@ -23,7 +23,9 @@ namespace muonstore::tools {
 struct Extra {
   std::string from;
   std::string to;
-  std::string name;  // For people: "config.json", "step5/notes/".
+  std::string name;         // For people: "config.json", "step5/notes/".
+  bool is_there = false;    // The target has something of that name.
+  bool is_special = false;  // No copy can be made of it.
 };
 
 // Other tags, `latest` and what is ours are left out.

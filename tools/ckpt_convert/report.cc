@@ -68,10 +68,17 @@ std::string LossLines(const Options& options, const Outcome& outcome) {
   return text;
 }
 
-std::vector<std::string> ExtraNames(const Outcome& outcome) {
+bool IsAny(const Extra& /*extra*/) { return true; }
+bool IsThere(const Extra& extra) { return extra.is_there; }
+bool IsCopied(const Extra& extra) {
+  return !extra.is_there && !extra.is_special;
+}
+
+std::vector<std::string> ExtraNames(const Outcome& outcome,
+                                    bool (*is_one)(const Extra&)) {
   std::vector<std::string> names;
   for (const Extra& extra : outcome.extras) {
-    names.push_back(Printable(extra.name));
+    if (is_one(extra)) names.push_back(Printable(extra.name));
   }
   return names;
 }
@@ -83,16 +90,24 @@ std::vector<std::string> PrintableNames(const std::vector<std::string>& raw) {
   return names;
 }
 
+std::string NameLine(std::string_view label,
+                     const std::vector<std::string>& names,
+                     std::string_view what) {
+  return names.empty() ? "" : Line(label, StrCat(JoinNames(names, 8), what));
+}
+
+// Special files are among the losses.
 std::string BesideLines(const Options& options, const Outcome& outcome) {
-  if (!outcome.carried.empty()) {
-    return Line("copied", JoinNames(PrintableNames(outcome.carried), 8));
+  if (!options.carry_files) {
+    return NameLine("beside", ExtraNames(outcome, IsAny),
+                    ": not copied (see --carry-files)");
   }
-  const std::vector<std::string> names = ExtraNames(outcome);
-  if (names.empty()) return {};
-  return Line("beside", StrCat(JoinNames(names, 8), options.carry_files
-                                                        ? ": there already"
-                                                        : ": not copied (see "
-                                                          "--carry-files)"));
+  const std::string copied =
+      options.dry_run ? NameLine("beside", ExtraNames(outcome, IsCopied),
+                                 ": would be copied")
+                      : NameLine("copied", PrintableNames(outcome.carried), "");
+  return copied +
+         NameLine("beside", ExtraNames(outcome, IsThere), ": there already");
 }
 
 std::string_view VerifiedText(const Outcome& outcome) {
@@ -159,7 +174,7 @@ Json ReportJson(const Options& options, const Outcome& outcome) {
                               {"message", loss.message},
                               {"chosen", loss.is_chosen}});
   }
-  json["beside"] = ExtraNames(outcome);
+  json["beside"] = ExtraNames(outcome, IsAny);
   json["carried"] = outcome.carried;
   json["latest_written"] = outcome.latest_written;
   json["verified"] = outcome.verified;
