@@ -48,7 +48,7 @@ struct TagListing {
   std::optional<int32_t> stage;
   int32_t num_ranks = 0;
   uint64_t size_bytes = 0;
-  int64_t modified_ns = 0;  // Newest file, since the Unix epoch.
+  int64_t modified_ns = 0;  // Newest file, since the Unix epoch; 0: unknown.
   bool complete = false;    // Nothing is missing, as far as was looked.
   // The format says how long each file is, and each is; without (DeepSpeed), a
   // file that was cut a little passes for whole.

@@ -45,6 +45,14 @@ TEST_F(NativeCli, ListAndSummary) {
   EXPECT_THAT(result.out, HasSubstr("from DeepSpeed 0.19.8"));
 }
 
+TEST_F(NativeCli, WithoutAReadableManifestTheAgeIsUnknown) {
+  testutil::WriteBytes(path_ + "/manifest.json", "");
+  const std::string root = (scratch_ / "root").string();
+  EXPECT_THAT(Inspect({"list", root}).out,
+              ContainsRegex("native5 .* -  INCOMPLETE"));
+  EXPECT_TRUE(InspectJson({"list", root})["tags"][0]["modified_ns"].is_null());
+}
+
 TEST_F(NativeCli, VerifyIsCleanAndThenNamesTheDamage) {
   EXPECT_EQ(Inspect({"verify", path_}).exit_code, 0);
   const std::string file =

@@ -18,6 +18,7 @@ std::string OrDash(const std::optional<int64_t>& value) {
 }
 
 std::string Age(int64_t modified_ns) {
+  if (modified_ns == 0) return "-";
   using std::chrono::seconds;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const int64_t now_s = std::chrono::duration_cast<seconds>(now).count();
@@ -65,7 +66,8 @@ Json AsJson(const RootListing& listing) {
     entry["stage"] = ToJson(tag.stage);
     entry["num_ranks"] = tag.num_ranks;
     entry["size_bytes"] = tag.size_bytes;
-    entry["modified_ns"] = tag.modified_ns;
+    entry["modified_ns"] =
+        tag.modified_ns == 0 ? Json(nullptr) : Json(tag.modified_ns);
     entry["complete"] = tag.complete;
     entry["sizes_proven"] = tag.sizes_proven;
     entry["missing"] = tag.missing;
