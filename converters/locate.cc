@@ -287,6 +287,11 @@ std::string LatestOf(FileSystem& fs, const std::string& root) {
   return "";
 }
 
+std::string NameOfTagAt(FileSystem& fs, const std::string& path) {
+  const bool is_tag = IsTagPath(fs, path) || IsUncommittedPath(fs, path);
+  return is_tag ? NameOf(path) : "";
+}
+
 std::string LocateRoot(FileSystem& fs, const std::string& path) {
   if (!fs.Stat(path)) {
     throw Error(ErrorCode::kNotFound, "no such file or directory",

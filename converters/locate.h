@@ -25,6 +25,9 @@ Location::Kind KindOfTag(FileSystem& fs, const std::string& path);
 Location Locate(FileSystem& fs, const std::string& path,
                 const std::string& tag);
 
+// The name of the tag that `path` itself is, whole or not; empty: it is none.
+std::string NameOfTagAt(FileSystem& fs, const std::string& path);
+
 // The root (folder of tags) behind `path`; of a tag directory, its parent.
 std::string LocateRoot(FileSystem& fs, const std::string& path);
 

@@ -2,7 +2,8 @@
 //
 // What: `Resume` fills a store from a root of checkpoints of any format that
 //   LoadCheckpoint takes, any stage and rank count: from the tag that is asked
-//   for, or from the one that `latest` names. Data is compared with its
+//   for (by name, or by its own folder in place of the root), or from the one
+//   that `latest` names. Data is compared with its
 //   checksums as it is read. Where what `latest` names is damaged, the newest
 //   good tag is taken, by one decision of all ranks: what one rank finds
 //   damaged, all pass over, and a store that was half filled is filled anew.

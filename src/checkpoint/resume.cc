@@ -1,6 +1,7 @@
 // How the ranks decide on a checkpoint:
 //
-//  1. Rank 0 names a tag: the one that is asked for, what `latest` names, and
+//  1. Rank 0 names a tag: the one that is asked for, by name or by its folder,
+//     what `latest` names, and
 //     then, as long as tags turn out damaged, the newest of the others.
 //  2. Every rank opens it; then every rank plans the load; then they compare
 //     what they have opened; then every rank reads. After each of these they
@@ -132,7 +133,8 @@ class Resumer {
         options_(options),
         fs_(options.file_system != nullptr ? options.file_system
                                            : PosixFileSystem()),
-        candidates_(fs_, root) {}
+        candidates_(fs_, root),
+        is_fixed_(!options.tag.empty() || options.strict) {}
 
   ResumeReport Run() {
     Digest digest;
@@ -163,6 +165,9 @@ class Resumer {
     }
     if (const auto shared = SharedError(ranks_, error)) throw Error(*shared);
     tag = BroadcastText(ranks_, tag, 0);
+    std::array<int64_t, 1> is_fixed = {is_fixed_ ? 1 : 0};
+    ranks_.AllReduce(is_fixed, ReduceOp::kMax);
+    is_fixed_ = is_fixed[0] != 0;
     if (!tag.empty()) return tag;
     FailWithoutTag();
   }
@@ -170,6 +175,9 @@ class Resumer {
   std::string NextOfRankZero() {
     if (report_.passed_over.empty()) {
       if (candidates_.IsNothingThere()) return {};
+      std::string itself = NameOfTagAt(*fs_, root_);
+      is_fixed_ = is_fixed_ || !itself.empty();
+      if (!itself.empty()) return itself;
       std::string latest;
       const auto error = Caught([&] { latest = candidates_.Latest(); });
       if (error && (options_.strict || error->code() != ErrorCode::kDataLoss)) {
@@ -206,8 +214,7 @@ class Resumer {
     std::array<int64_t, 1> give_up = {is_no_damage ? 1 : 0};
     ranks_.AllReduce(give_up, ReduceOp::kMax);
     if (!error) return true;
-    const bool is_fixed = !options_.tag.empty() || options_.strict;
-    if (is_fixed || give_up[0] != 0) throw Error(*error);
+    if (is_fixed_ || give_up[0] != 0) throw Error(*error);
     report_.passed_over.push_back({tag, ReasonOfAll(*error, own)});
     return false;
   }
@@ -272,6 +279,7 @@ class Resumer {
   const ResumeOptions& options_;
   std::shared_ptr<FileSystem> fs_;
   Candidates candidates_;
+  bool is_fixed_;  // No other tag will do.
   ResumeReport report_;
   std::string bad_latest_;
   bool half_filled_ = false;

@@ -140,6 +140,24 @@ TEST_F(ResumeTest, ATagThatIsAskedForIsNeverReplaced) {
   EXPECT_FALSE(other.store().poisoned());
 }
 
+TEST_F(ResumeTest, TheFolderOfATagAsksForIt) {
+  DamagePayload("s3");
+  testutil::RunConnectedRanks(2, [&](const auto& ranks) {
+    LiveRun run(ranks, {});
+    const ResumeReport report = Resume(run.store(), root() + "/s2/");
+    EXPECT_EQ(report.tag, "s2");
+    EXPECT_THAT(report.passed_over, IsEmpty());
+    EXPECT_TRUE(run.State() == states_[1]);
+    EXPECT_EQ(CodeOf([&] { Resume(run.store(), root() + "/s3"); }),
+              ErrorCode::kDataLoss);
+    run.Close();
+  });
+  std::filesystem::remove(scratch_ / "root/s1/manifest.json");
+  LiveRun run(MakeSingleCommunicator(), {});
+  EXPECT_TRUE(ErrorOf([&] { Resume(run.store(), root() + "/s1"); }));
+  EXPECT_FALSE(run.store().poisoned());
+}
+
 TEST_F(ResumeTest, ATagWithoutItsManifestIsPassedOver) {
   std::filesystem::remove(scratch_ / "root/s3/manifest.json");
   EXPECT_THAT(PassedOver(ExpectResumed(2, {})), ElementsAre("s3"));
