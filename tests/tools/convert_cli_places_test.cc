@@ -122,6 +122,31 @@ TEST_F(ConvertCliTest, FilesBesideAreListedOrCarried) {
   EXPECT_EQ(ReadBytes(scratch_ / "out/zero_to_fp32.py"), "print()");
 }
 
+// A tag of DeepSpeed's that goes takes its own copy with it.
+TEST_F(ConvertCliTest, WhatIsInATagIsCarriedOverATagThatHasItToo) {
+  const auto root = scratch_.Copy(source_, "root");
+  for (const std::string text : {"first", "second"}) {
+    WriteBytes(root / "step5/notes.txt", text);
+    const auto done = ConvertJson(
+        {root.string(), Out(), "--stage", "1", "--overwrite", "--carry-files"});
+    EXPECT_EQ(done["carried"], nlohmann::json({"step5/notes.txt"}));
+    EXPECT_EQ(ReadBytes(scratch_ / "out/step5/notes.txt"), text);
+  }
+}
+
+// A native tag is written in its place, and what is not its own stays.
+TEST_F(ConvertCliTest, WhatANativeTagHasStaysAndIsSaid) {
+  const auto root = scratch_.Copy(source_, "root");
+  WriteBytes(root / "step5/notes.txt", "first");
+  const std::vector<std::string> words = {
+      root.string(), Out(), "--to", "native", "--overwrite", "--carry-files"};
+  EXPECT_EQ(RunConvert(words).exit_code, 0);
+  WriteBytes(root / "step5/notes.txt", "second");
+  EXPECT_THAT(RunConvert(words).out,
+              HasSubstr("step5/notes.txt: there already"));
+  EXPECT_EQ(ReadBytes(scratch_ / "out/step5/notes.txt"), "first");
+}
+
 // Whatever a run left beside its tags and in them.
 TEST_F(ConvertCliTest, FoldersLinksAndHiddenFilesAreCarriedToo) {
   const auto root = scratch_.Copy(source_, "root");

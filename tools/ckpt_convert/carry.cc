@@ -50,13 +50,10 @@ void Add(FileSystem& fs, const std::string& folder, const std::string& name,
   const auto status = fs.Stat(from);
   if (!is_link && !status) return;
   const bool is_folder = !is_link && status->type == FileType::kDirectory;
-  std::string to = StrCat(target, "/", name);
-  const bool is_there = Exists(fs, to);
   extras.push_back(
       {.from = from,
-       .to = std::move(to),
+       .to = StrCat(target, "/", name),
        .name = StrCat(shown, name, is_folder ? "/" : ""),
-       .is_there = is_there,
        .is_special = !is_link && status->type == FileType::kOther});
 }
 
@@ -85,7 +82,10 @@ std::vector<Extra> FindExtras(FileSystem& fs, const Places& places) {
       }
       Add(fs, places.source_root, name, places.target_root, "", extras);
     }
+    for (Extra& extra : extras) extra.is_there = Exists(fs, extra.to);
   }
+  // The tag is new, or takes another's place, with what that had or without:
+  // Commit() sees.
   const std::string tag =
       std::filesystem::path(places.source_path).filename().string();
   for (const std::string& name : fs.List(places.source_path)) {
@@ -99,7 +99,7 @@ std::vector<std::string> FindSpecialFiles(FileSystem& fs,
                                           const std::vector<Extra>& extras) {
   std::vector<std::string> names;
   for (const Extra& extra : extras) {
-    if (Exists(fs, extra.to)) continue;
+    if (extra.is_there) continue;
     AddSpecialFiles(fs, extra.from, extra.name, names);
   }
   return names;
@@ -114,7 +114,7 @@ StagedCarry::StagedCarry(os::OutputRoot& root, std::vector<Extra> extras,
   root_.fs().CreateDirectories(staging_);
   try {
     for (size_t i = 0; i < extras_.size(); ++i) {
-      if (Exists(root_.fs(), extras_[i].to)) continue;
+      if (extras_[i].is_there) continue;
       os::CopyTree(root_.fs(), extras_[i].from, StagedPath(i), on_block);
     }
   } catch (...) {
@@ -139,7 +139,8 @@ std::vector<std::string> StagedCarry::Commit() {
   std::vector<std::string> copied;
   FileSystem& fs = root_.fs();
   for (size_t i = 0; i < extras_.size(); ++i) {
-    if (!Exists(fs, StagedPath(i)) || Exists(fs, extras_[i].to)) continue;
+    extras_[i].is_there = Exists(fs, extras_[i].to);
+    if (!Exists(fs, StagedPath(i)) || extras_[i].is_there) continue;
     fs.Rename(StagedPath(i), extras_[i].to);
     fs.SyncDirectory(
         std::filesystem::path(extras_[i].to).parent_path().string());

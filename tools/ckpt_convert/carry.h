@@ -48,6 +48,9 @@ class StagedCarry {
   // Puts the copies in place; returns the names of those that are new.
   std::vector<std::string> Commit();
 
+  // As Commit() found them.
+  const std::vector<Extra>& extras() const { return extras_; }
+
  private:
   std::string StagedPath(size_t index) const;
 

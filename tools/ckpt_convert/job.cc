@@ -245,7 +245,10 @@ class Job {
     };
     AddLosses(Convert(*source_, sink, out_.plan, work));
     if (fingerprint) fingerprint->Drop();
-    if (carry) out_.carried = carry->Commit();
+    if (carry) {
+      out_.carried = carry->Commit();
+      out_.extras = carry->extras();
+    }
     if (sets_latest) latest->Commit();
     out_.latest_written = sets_latest;
   }
