@@ -150,10 +150,17 @@ class HyperParametersTest(unittest.TestCase):
         for options in ({"lr": -1.0}, {"lr": float("nan")}, {"lr": "x"},
                         {"momentum": 1.5}, {"weight_decay": -0.1},
                         {"adam_betas": (1.0, 1.0)}, {"adam_betas": (0.9,)},
-                        {"adam_eps": -1.0}, {"adjust_lr_fn": "z"}):
+                        {"adam_eps": -1.0}, {"adjust_lr_fn": "z"},
+                        {"max_norm": -1.0}, {"timeout_s": 0}):
             with self.subTest(options):
                 with self.assertRaises(muonstore.InvalidArgumentError):
                     make(**options)
+
+    def test_use_muon_is_a_boolean(self):
+        group = {"params": list(seeded.Model().named_parameters()),
+                 "use_muon": "no"}
+        with self.assertRaisesRegex(muonstore.InvalidArgumentError, "boolean"):
+            OffloadMuon([group])
 
 
 class FoldingTest(unittest.TestCase):

@@ -93,6 +93,8 @@ def split_groups(groups: list[dict], use_muon: UseMuon,
     result = []
     for group in groups:
         asked = group.pop("use_muon", None)
+        if asked not in (None, True, False):
+            invalid("use_muon of a param group is a boolean", found=repr(asked))
         del group["named"]
         parts = {True: [], False: []}
         for name, param in group.pop("params"):

@@ -100,6 +100,10 @@ class OffloadMuon(torch.optim.Optimizer):
         self._folds = fold_in_backward
         self._scaler = grad_scaler
         self._max_norm = max_norm
+        if not max_norm >= 0:
+            _groups.invalid("gradients are clipped to a norm",
+                            expected="0 (not) or more",
+                            found=f"max_norm={max_norm}")
         self._hooks: list = []
         self._report = None
         if fold_in_backward:

@@ -32,6 +32,9 @@ class StoreSettings:
 def make_options(placement: Placement, num_groups: int,
                  settings: StoreSettings) -> Any:
     """Collective: joins the ranks."""
+    if not settings.timeout_s > 0:
+        invalid("ranks wait for one another for some time", expected="seconds",
+                found=f"timeout_s={settings.timeout_s}")
     accumulates = _accumulates(settings.convention)
     options = _core.OffloadOptions(connect(placement, settings.timeout_s),
                                    placement.row_shards, num_groups)
