@@ -12,8 +12,8 @@ from muonstore._errors import Error
 from muonstore._load import _core
 from muonstore.optimizer import _groups, _saves, _state
 from muonstore.optimizer._members import Member, Targets, members_of
-from muonstore.optimizer._options import (StoreSettings, check_group,
-                                          make_options, values_of)
+from muonstore.optimizer._options import (StoreSettings, make_options,
+                                          values_of)
 from muonstore.optimizer._placement import Placement, find_placement
 from muonstore.optimizer._scaling import loss_scale_of, tell_scaler
 
@@ -92,7 +92,7 @@ class OffloadMuon(torch.optim.Optimizer):
         super().__init__(groups, {})
         self.state = _state.InStore()
         for group in self.param_groups:
-            check_group(group)
+            values_of(group)
         self._members, self._group_of = members_of(self.param_groups, layouts)
         self._placement = find_placement(
             ((member.name, member.param) for member in self._members),
@@ -164,10 +164,10 @@ class OffloadMuon(torch.optim.Optimizer):
         """The flags that any rank has. With DDP all ranks have gradients of the
         same parameters, or none of them steps: a pattern is every rank's where
         neither it nor its complement gets a bit from another."""
-        pattern = zlib.crc32(bytes(m.param.grad is None for m in self._members))
-        pattern &= _PATTERN
         if self._placement.row_shards:
             return self._core.or_ranks(flags)
+        pattern = zlib.crc32(bytes(m.param.grad is None for m in self._members))
+        pattern &= _PATTERN
         told = self._core.or_ranks(flags | pattern << 2
                                    | (pattern ^ _PATTERN) << 32)
         if told >> 2 & _PATTERN != pattern or told >> 32 != pattern ^ _PATTERN:
@@ -321,13 +321,12 @@ class OffloadMuon(torch.optim.Optimizer):
 
     def _push_groups(self) -> None:
         self._core.set_max_norm(self._max_norm)
-        for group in self.param_groups:
-            check_group(group)
+        values = [values_of(group) for group in self.param_groups]
         for index, group_index in enumerate(self._group_of):
             group = self.param_groups[group_index]
             self._core.set_group(index, float(group["lr"]),
                                  float(group["weight_decay"]),
-                                 values_of(group))
+                                 values[group_index])
 
     def _register_hooks(self) -> None:
         this = weakref.ref(self)

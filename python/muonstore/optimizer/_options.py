@@ -63,21 +63,13 @@ def _require(is_right: bool, name: str, value: Any, expected: str) -> None:
                 found=str(value))
 
 
-def check_group(group: dict) -> None:
-    """Refuses hyper-parameters that torch's optimizers refuse, too."""
+def values_of(group: dict) -> dict:
+    """What the store's group needs of a param group, beside lr and decay.
+    Hyper-parameters that torch's optimizers refuse are refused."""
     for name in ("lr", "weight_decay"):
         _require(0 <= _number(group, name) < math.inf, name, group[name],
                  "0 or more")
-    if group["use_muon"]:
-        _require(0 <= _number(group, "momentum") < 1, "momentum",
-                 group["momentum"], "from 0 to below 1")
-    else:
-        betas = group["betas"]
-        _require(len(betas) == 2 and all(0 <= float(b) < 1 for b in betas),
-                 "betas", betas, "two from 0 to below 1")
-        _require(0 <= _number(group, "eps") < math.inf, "eps", group["eps"],
-                 "0 or more")
-    values_of(group)
+    return _muon_values(group) if group["use_muon"] else _adam_values(group)
 
 
 def _number(group: dict, name: str) -> float:
@@ -88,16 +80,22 @@ def _number(group: dict, name: str) -> float:
         raise
 
 
-def values_of(group: dict) -> dict:
-    """What the store's group needs of a param group, beside lr and decay."""
-    if not group["use_muon"]:
-        beta1, beta2 = group["betas"]
-        return {"beta1": float(beta1), "beta2": float(beta2),
-                "eps": float(group["eps"])}
+def _adam_values(group: dict) -> dict:
+    betas = group["betas"]
+    _require(len(betas) == 2 and all(0 <= float(b) < 1 for b in betas),
+             "betas", betas, "two from 0 to below 1")
+    eps = _number(group, "eps")
+    _require(0 <= eps < math.inf, "eps", eps, "0 or more")
+    return {"beta1": float(betas[0]), "beta2": float(betas[1]), "eps": eps}
+
+
+def _muon_values(group: dict) -> dict:
+    momentum = _number(group, "momentum")
+    _require(0 <= momentum < 1, "momentum", momentum, "from 0 to below 1")
     adjust = group["adjust_lr_fn"] or "original"
     if adjust not in ("original", "match_rms_adamw"):
         invalid("no such adjustment of the learning rate",
                 expected="original or match_rms_adamw", found=adjust)
-    return {"momentum": float(group["momentum"]),
+    return {"momentum": momentum,
             "nesterov": bool(group["nesterov"]),
             "match_rms": adjust == "match_rms_adamw"}

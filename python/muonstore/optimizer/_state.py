@@ -9,7 +9,7 @@ import torch
 
 from muonstore.optimizer._groups import invalid
 from muonstore.optimizer._members import Member
-from muonstore.optimizer._options import check_group
+from muonstore.optimizer._options import values_of
 
 # torch's keys and the store's kinds.
 _KINDS = {"muon": {"momentum_buffer": "momentum"},
@@ -81,7 +81,6 @@ def load(optimizer: Any, state_dict: Union[dict, Sequence[dict]]) -> None:
     for member, key in pairs:
         _write(optimizer._core, member, merged["state"].get(key, {}))
     optimizer._core.group_steps = steps
-    optimizer._core.discard_gradients()
     for group, saved in zip(optimizer.param_groups, merged["param_groups"]):
         group.update(_values(saved, group))
     for hook in optimizer._optimizer_load_state_dict_post_hooks.values():
@@ -128,7 +127,7 @@ def _require(optimizer: Any, groups: list[dict], state: dict,
         for name in _REFUSED:
             if group.get(name):
                 invalid(f"this optimizer has no {name}")
-        check_group({**own, **_values(group, own)})
+        values_of({**own, **_values(group, own)})
     steps: dict[int, float] = {}
     for member, key in pairs:
         values = state.get(key, {})
