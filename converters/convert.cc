@@ -96,7 +96,9 @@ class Conversion {
         WriteFile(*sink.CreateFile(index));
       }
     });
-    Refuse(plan_, RefusedValues());
+    // The losses that have no leave.
+    Refuse(plan_,
+           ConversionPlan{.losses = losses()}.Refused(options_.allowed_losses));
   }
 
   // Reads what may overflow, and the masters of weights that may be lost.
@@ -133,7 +135,7 @@ class Conversion {
           segments[i],
           [&](std::span<const std::byte> block) { file.Append(i, block); });
       if (!done) return;  // Unfinished: it is not committed.
-      if (!RefusedValues().empty()) refused_.store(true);
+      if (losses_.HasOtherThan(options_.allowed_losses)) refused_.store(true);
       if (refused_.load()) return LookAt(segments.subspan(i + 1));
     }
     file.Close();
@@ -145,11 +147,6 @@ class Conversion {
         ReadSegment(segment, [](std::span<const std::byte> /*block*/) {});
       }
     }
-  }
-
-  // The losses so far that have no leave.
-  std::vector<SinkLoss> RefusedValues() const {
-    return ConversionPlan{.losses = losses()}.Refused(options_.allowed_losses);
   }
 
   bool MayOverflow(const SinkSegment& segment) const {

@@ -1,5 +1,8 @@
 #include "converters/value_losses.h"
 
+#include <algorithm>
+#include <string_view>
+
 #include "muonstore/convert.h"
 #include "src/base/str.h"
 
@@ -19,6 +22,15 @@ void ValueLosses::AddWeight(size_t weight, const ValueDifference& difference) {
   if (difference.count() == 0) return;
   const std::lock_guard lock(mutex_);
   weights_[weight].Merge(difference);
+}
+
+bool ValueLosses::HasOtherThan(const std::vector<std::string>& kinds) const {
+  const auto is_other = [&](std::string_view kind) {
+    return std::find(kinds.begin(), kinds.end(), kind) == kinds.end();
+  };
+  const std::lock_guard lock(mutex_);
+  return (!overflows_.empty() && is_other(kOverflowLoss)) ||
+         (!weights_.empty() && is_other(kWeightsLoss));
 }
 
 std::vector<SinkLoss> ValueLosses::List() const {

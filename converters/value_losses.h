@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "converters/segment_reader.h"
@@ -30,6 +31,8 @@ class ValueLosses {
   // A weight that is not round(master), and its target holds no other.
   void AddWeight(size_t weight, const ValueDifference& difference);
 
+  // Whether there are losses of other kinds: at the same cost for any number.
+  bool HasOtherThan(const std::vector<std::string>& kinds) const;
   // One a tensor and kind.
   std::vector<SinkLoss> List() const;
 
