@@ -4,6 +4,7 @@
 
 #include "muonstore/error.h"
 #include "src/base/str.h"
+#include "src/kernel/gradient_scale.h"
 #include "src/kernel/lerp.h"
 #include "src/kernel/simd.h"
 #include "src/kernel/store_weight.h"
@@ -36,20 +37,44 @@ struct Pointers {
   float* next_exp_avg_sq;
 };
 
-template <bool kL2>
-MUONSTORE_INLINE float Gradient(const Constants& c, float accumulated,
-                                float master) {
-  const float gradient = accumulated / c.divisor * c.clip_factor;
-  return kL2 ? std::fma(c.l2, master, gradient) : gradient;
+template <typename Scale>
+struct PlainGradient {
+  Scale scale;
+  MUONSTORE_INLINE float operator()(float accumulated, float /*master*/) const {
+    return scale(accumulated);
+  }
+};
+
+template <typename Scale>
+struct L2Gradient {
+  Scale scale;
+  float l2;
+  MUONSTORE_INLINE float operator()(float accumulated, float master) const {
+    return std::fma(l2, master, scale(accumulated));
+  }
+};
+
+// Calls body(gradient) with the type that computes what `c` and `l2` say.
+template <typename Body>
+MUONSTORE_INLINE void WithGradient(const Constants& c, bool l2, Body body) {
+  WithGradientScale(
+      c.divisor, c.clip_factor, [&](auto scale) __attribute__((always_inline)) {
+        using Scale = decltype(scale);
+        if (l2) {
+          body(L2Gradient<Scale>{scale, c.l2});
+        } else {
+          body(PlainGradient<Scale>{scale});
+        }
+      });
 }
 
-template <bool kL2, typename Weight>
+template <typename Gradient, typename Weight>
 MUONSTORE_INLINE void TorchLoop(Constants c, Pointers p, size_t count,
-                                Weight weight) {
+                                Gradient gradient_of, Weight weight) {
   const Lerp lerp(c.rest1);
   MUONSTORE_INDEPENDENT
   for (size_t i = 0; i < count; ++i) {
-    const float gradient = Gradient<kL2>(c, p.accumulated[i], p.master[i]);
+    const float gradient = gradient_of(p.accumulated[i], p.master[i]);
     const float decayed = p.master[i] * c.decay;
     const float exp_avg = lerp(p.exp_avg[i], gradient);
     const float exp_avg_sq =
@@ -63,12 +88,12 @@ MUONSTORE_INLINE void TorchLoop(Constants c, Pointers p, size_t count,
   }
 }
 
-template <bool kL2, typename Weight>
+template <typename Gradient, typename Weight>
 MUONSTORE_INLINE void DeepSpeedLoop(Constants c, Pointers p, size_t count,
-                                    Weight weight) {
+                                    Gradient gradient_of, Weight weight) {
   MUONSTORE_INDEPENDENT
   for (size_t i = 0; i < count; ++i) {
-    const float gradient = Gradient<kL2>(c, p.accumulated[i], p.master[i]);
+    const float gradient = gradient_of(p.accumulated[i], p.master[i]);
     const float exp_avg = std::fma(gradient, c.rest1, p.exp_avg[i] * c.beta1);
     const float exp_avg_sq =
         std::fma(gradient * gradient, c.rest2, p.exp_avg_sq[i] * c.beta2);
@@ -88,11 +113,10 @@ void StepTorch(const Constants& c, const Pointers& p, size_t count, bool l2,
                const ComputeWeights& weights) {
   WithWeight(
       weights, [&](auto weight) __attribute__((always_inline)) {
-        if (l2) {
-          TorchLoop<true>(c, p, count, weight);
-        } else {
-          TorchLoop<false>(c, p, count, weight);
-        }
+        WithGradient(
+            c, l2, [&](auto gradient) __attribute__((always_inline)) {
+              TorchLoop(c, p, count, gradient, weight);
+            });
       });
 }
 
@@ -101,11 +125,10 @@ void StepDeepSpeed(const Constants& c, const Pointers& p, size_t count, bool l2,
                    const ComputeWeights& weights) {
   WithWeight(
       weights, [&](auto weight) __attribute__((always_inline)) {
-        if (l2) {
-          DeepSpeedLoop<true>(c, p, count, weight);
-        } else {
-          DeepSpeedLoop<false>(c, p, count, weight);
-        }
+        WithGradient(
+            c, l2, [&](auto gradient) __attribute__((always_inline)) {
+              DeepSpeedLoop(c, p, count, gradient, weight);
+            });
       });
 }
 

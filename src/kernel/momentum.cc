@@ -1,5 +1,6 @@
 #include "src/kernel/momentum.h"
 
+#include "src/kernel/gradient_scale.h"
 #include "src/kernel/lerp.h"
 #include "src/kernel/simd.h"
 #include "src/kernel/store_weight.h"
@@ -15,13 +16,13 @@ struct Blend {
   Lerp into_update;
 };
 
-template <bool kNesterov>
-MUONSTORE_INLINE void LerpLoop(Blend blend, float* accumulated,
+template <bool kNesterov, typename Scale>
+MUONSTORE_INLINE void LerpLoop(Blend blend, Scale scale, float* accumulated,
                                const float* momentum, float* next,
                                size_t count) {
   MUONSTORE_INDEPENDENT
   for (size_t i = 0; i < count; ++i) {
-    const float gradient = accumulated[i] / blend.divisor * blend.clip_factor;
+    const float gradient = scale(accumulated[i]);
     const float updated = blend.into_momentum(momentum[i], gradient);
     next[i] = updated;
     if constexpr (kNesterov) {
@@ -30,13 +31,13 @@ MUONSTORE_INLINE void LerpLoop(Blend blend, float* accumulated,
   }
 }
 
-template <bool kNesterov>
-MUONSTORE_INLINE void AccumulateLoop(Blend blend, float* accumulated,
-                                     const float* momentum, float* next,
-                                     size_t count) {
+template <bool kNesterov, typename Scale>
+MUONSTORE_INLINE void AccumulateLoop(Blend blend, Scale scale,
+                                     float* accumulated, const float* momentum,
+                                     float* next, size_t count) {
   MUONSTORE_INDEPENDENT
   for (size_t i = 0; i < count; ++i) {
-    const float gradient = accumulated[i] / blend.divisor * blend.clip_factor;
+    const float gradient = scale(accumulated[i]);
     const float updated = blend.mu * momentum[i] + gradient;
     next[i] = updated;
     if constexpr (kNesterov) {
@@ -52,15 +53,21 @@ void Update(const Blend& blend, MomentumConvention convention, bool nesterov,
   float* next = state.out.data();
   const size_t count = state.in.size();
   const bool lerp = convention == MomentumConvention::kLerp;
-  if (lerp && nesterov) {
-    LerpLoop<true>(blend, accumulated, momentum, next, count);
-  } else if (lerp) {
-    LerpLoop<false>(blend, accumulated, momentum, next, count);
-  } else if (nesterov) {
-    AccumulateLoop<true>(blend, accumulated, momentum, next, count);
-  } else {
-    AccumulateLoop<false>(blend, accumulated, momentum, next, count);
-  }
+  WithGradientScale(
+      blend.divisor,
+      blend.clip_factor, [&](auto scale) __attribute__((always_inline)) {
+        if (lerp && nesterov) {
+          LerpLoop<true>(blend, scale, accumulated, momentum, next, count);
+        } else if (lerp) {
+          LerpLoop<false>(blend, scale, accumulated, momentum, next, count);
+        } else if (nesterov) {
+          AccumulateLoop<true>(blend, scale, accumulated, momentum, next,
+                               count);
+        } else {
+          AccumulateLoop<false>(blend, scale, accumulated, momentum, next,
+                                count);
+        }
+      });
 }
 
 }  // namespace

@@ -48,7 +48,8 @@ std::vector<AdamParams> AllAdamParams() {
                          .order = order,
                          .decoupled_decay = decoupled,
                          .bias_correction = step != 2,
-                         .divisor = 3,
+                         // 1000: by the reciprocal.
+                         .divisor = step == 1000 ? 4.0F : 3.0F,
                          .clip_factor = 0.7F});
         }
       }
