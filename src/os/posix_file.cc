@@ -16,6 +16,7 @@ namespace {
 
 // Linux transfers at most 0x7ffff000 bytes a call.
 constexpr size_t kMaxTransferBytes = size_t{1} << 30;
+constexpr uint64_t kWritebackBytes = uint64_t{8} << 20;
 
 }  // namespace
 
@@ -75,6 +76,17 @@ void PosixWritableFile::WriteAt(uint64_t offset_bytes,
     }
     done += static_cast<size_t>(put);
   }
+  dirty_bytes_ += data.size();
+  if (dirty_bytes_ >= kWritebackBytes) {
+    StartWriteback();
+  }
+}
+
+void PosixWritableFile::StartWriteback() {
+  dirty_bytes_ = 0;
+  // Only a hint: Sync reports what fails. Zero bytes mean: to the end.
+  static_cast<void>(
+      ::sync_file_range(file_->fd.get(), 0, 0, SYNC_FILE_RANGE_WRITE));
 }
 
 PendingPtr PosixWritableFile::StartWrite(uint64_t offset_bytes,

@@ -41,8 +41,13 @@ class PosixWritableFile final : public WritableFile {
   void Close() override;
 
  private:
+  // Has the disk begin with what lies in the page cache, so that a sync at the
+  // end waits for little.
+  void StartWriteback();
+
   OpenFilePtr file_;
   std::shared_ptr<PosixIo> io_;
+  uint64_t dirty_bytes_ = 0;  // About: written since the last writeback began.
 };
 
 // Takes the room of bytes [0, size_bytes) of a file: 0, or an errno value;
