@@ -32,6 +32,7 @@ struct Flags {
   bool pin = true;
   bool overlap = true;
   std::string nvme_directory;
+  int32_t queue_depth = NvmeOptions().queue_depth;
   bool pipelined = true;
   bool resident_gradients = false;
   std::string cuda;  // Mode; empty: no GPU.
@@ -71,7 +72,8 @@ TierPolicy TiersOf(const Flags& flags) {
   if (flags.resident_gradients) {
     tiers.kinds[StateKind(kGradient)] = tiers.rest;
   }
-  tiers.rest.tier = MakeNvmeTier({.directory = flags.nvme_directory});
+  tiers.rest.tier = MakeNvmeTier(
+      {.directory = flags.nvme_directory, .queue_depth = flags.queue_depth});
   return tiers;
 }
 
@@ -162,6 +164,9 @@ int main(int argc, char** argv) {
   app.add_flag("!--no-overlap", flags.overlap, "Exchange, then compute");
   app.add_option("--nvme-dir", flags.nvme_directory,
                  "Masters, momenta, moments and gradients lie on NVMe here");
+  app.add_option("--queue-depth", flags.queue_depth,
+                 "With --nvme-dir: requests that the disk gets at once")
+      ->check(CLI::Range(1, 1024));
   app.add_flag("--resident-gradients", flags.resident_gradients,
                "With --nvme-dir: gradients stay in memory");
   app.add_flag("!--partitioned", flags.pipelined,
