@@ -306,6 +306,10 @@ class RefusalTest(unittest.TestCase):
             lambda: make(model, layouts={"fc9.weight": "whole"}))
         self.assert_refused(muonstore.NotFoundError, "fc9.weight",
                             lambda: make(model, use_muon={"fc9.weight": True}))
+        self.assert_refused(bad, "Adam", lambda: make(
+            model, layouts={"fc1.bias": "whole"}))
+        self.assert_refused(bad, "'no'", lambda: make(
+            model, use_muon={"fc1.weight": "no"}))
         self.assert_refused(bad, "f64",
                             lambda: make(seeded.Model(torch.float64)))
 

@@ -110,12 +110,20 @@ def split_groups(groups: list[dict], use_muon: UseMuon,
 
 def _rule(groups: list[dict], use_muon: UseMuon):
     if callable(use_muon):
-        return lambda name, param: bool(use_muon(name, param))
-    chosen = dict(use_muon or {})
+        return lambda name, param: _is_muon(name, use_muon(name, param))
+    chosen = {name: _is_muon(name, value)
+              for name, value in dict(use_muon or {}).items()}
     require_names(chosen, (name for group in groups
                            for name, _ in group["params"]), "use_muon")
     return lambda name, param: chosen.get(
         name, _core.is_muon(name, list(param.shape)))
+
+
+def _is_muon(name: str, value: Any) -> bool:
+    if value not in (True, False):
+        invalid("use_muon says True or False of a parameter", name,
+                "a boolean", repr(value))
+    return bool(value)
 
 
 def require_names(chosen: Mapping[str, Any], names: Iterable[str],
@@ -154,4 +162,9 @@ def layout_rule(layouts: Layouts, param_groups: list[dict]
     chosen = dict(layouts or {})
     require_names(chosen, (name for group in param_groups
                            for name in group["param_names"]), "layouts")
+    for group in param_groups:
+        for name in group["param_names"]:
+            if name in chosen and not group["use_muon"]:
+                invalid("layouts names a parameter of Adam, which sees no "
+                        "matrices; use_muon gives it to Muon", name)
     return lambda name, param: chosen.get(name, "whole")
