@@ -66,8 +66,8 @@ TagWriter::TagWriter(os::OutputRoot& root, const std::string& tag,
   // A folder without anything in it, as a save that died may leave, is no tag.
   if (status && !overwrite && !fs().List(directory_).empty()) {
     throw Error(ErrorCode::kInvalidArgument,
-                "the tag exists already; replacing it must be asked for "
-                "(--overwrite, SaveOptions::overwrite)",
+                "the tag exists already; --overwrite (the option overwrite) "
+                "replaces it",
                 {.file = directory_});
   }
   made_directory_ = !status;

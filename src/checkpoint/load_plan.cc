@@ -88,8 +88,8 @@ class Planner {
     if (stored == spec(parameter).optimizer) return;
     throw Error(
         ErrorCode::kInvalidArgument,
-        "the checkpoint has this parameter under another optimizer; SpecsOf "
-        "gives the parameters as it has them",
+        "the checkpoint has this parameter under another optimizer; give the "
+        "parameter to that one, as SpecsOf does in C++",
         {.file = info().path,
          .tensor = spec(parameter).name,
          .expected = std::string(OptimizerName(spec(parameter).optimizer)),
@@ -175,7 +175,7 @@ class Planner {
     if (!options_.allow_missing_state) {
       throw Error(ErrorCode::kNotFound,
                   "the checkpoint does not hold this state; "
-                  "LoadOptions::allow_missing_state starts it as zeros",
+                  "allow_missing_state starts it as zeros",
                   {.file = info().path, .tensor = key.ToString()});
     }
     plan_.report.missing.push_back(key.ToString());
@@ -188,10 +188,9 @@ class Planner {
       throw Error(ErrorCode::kDataLoss,
                   StrCat("the checkpoint does not hold elements ", range.begin,
                          " to ", range.end - 1,
-                         key.kind == kMaster
-                             ? ""
-                             : "; LoadOptions::allow_missing_state starts "
-                               "them as zeros"),
+                         key.kind == kMaster ? ""
+                                             : "; allow_missing_state starts "
+                                               "them as zeros"),
                   {.file = info().path, .tensor = key.ToString()});
     }
     plan_.report.missing.push_back(StrCat(key.ToString(), " elements ",

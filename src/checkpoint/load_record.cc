@@ -173,7 +173,7 @@ class RecordPlanner {
     if (!options_.allow_missing_state) {
       throw Error(ErrorCode::kNotFound,
                   "the checkpoint does not tell the step that Adam's bias "
-                  "correction counts; LoadOptions::allow_missing_state starts "
+                  "correction counts; allow_missing_state starts "
                   "it at 0",
                   {.file = info().path, .tensor = what});
     }

@@ -255,8 +255,8 @@ StagedDirectory::StagedDirectory(OutputRoot& root, std::string tag,
   }
   if (status && !overwrite) {
     throw Error(ErrorCode::kInvalidArgument,
-                "the tag exists already; replacing it must be asked for "
-                "(--overwrite, SaveOptions::overwrite)",
+                "the tag exists already; --overwrite (the option overwrite) "
+                "replaces it",
                 {.file = final_});
   }
   root_.fs().CreateDirectories(staging_);
