@@ -74,7 +74,8 @@ OffloadExecutor::Impl::Impl(StateStore& store, ExecutorOptions options)
   staging_->Publish(*store_.communicator);
   LogBuffers();
   pipeline_ = std::make_unique<MuonPipeline>(
-      PipelineParts{.chunks = plan_,
+      PipelineParts{.parameters = store_.parameters,
+                    .chunks = plan_,
                     .units = units_,
                     .device = *device_,
                     .communicator = *store_.communicator,

@@ -2,12 +2,15 @@
 
 #include <utility>
 
+#include "muonstore/error.h"
+#include "src/executor/not_finite.h"
 #include "src/executor/stopwatch.h"
 
 namespace muonstore {
 
 MuonPipeline::MuonPipeline(PipelineParts parts)
-    : plan_(parts.chunks),
+    : parameters_(parts.parameters),
+      plan_(parts.chunks),
       units_(parts.units),
       device_(parts.device),
       communicator_(parts.communicator),
@@ -87,7 +90,21 @@ void MuonPipeline::OrthogonalizeInPlace(const PipelineStep& step,
                     .out = {matrix(kGradient), 1, task.rows, task.cols,
                             task.num_elements(), task.cols}});
   }
-  device_.OrthogonalizeInPlace(jobs);
+  RunJobs(jobs, unit.tasks);
+}
+
+void MuonPipeline::RunJobs(std::span<const OrthogonalizeJob> jobs,
+                           const std::vector<size_t>& tasks) {
+  try {
+    device_.OrthogonalizeInPlace(jobs);
+  } catch (const Error&) {
+    if (const auto found = FirstNotFinite(jobs)) {
+      const MatrixTask& task = plan_.tasks[tasks[*found]];
+      ThrowNotFiniteMomentum(
+          parameters_[static_cast<size_t>(task.parameter)].name);
+    }
+    throw;
+  }
 }
 
 void MuonPipeline::RunRounds(const PipelineStep& step) {
@@ -157,7 +174,7 @@ void MuonPipeline::ComputeInBuffer(const Round& round) {
                                        chunk.matrix_elements(), chunk.cols},
                                 .out = {data, batch, chunk.rows, chunk.cols,
                                         chunk.matrix_elements(), chunk.cols}};
-  device_.OrthogonalizeInPlace({&job, 1});
+  RunJobs({&job, 1}, chunk.tasks);
 }
 
 void MuonPipeline::ComputeOnDevice(Round& round) {

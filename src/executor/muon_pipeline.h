@@ -24,6 +24,7 @@
 
 #include "muonstore/communicator.h"
 #include "muonstore/device.h"
+#include "muonstore/parameter.h"
 #include "src/executor/buffer_pool.h"
 #include "src/executor/chunk_exchange.h"
 #include "src/executor/chunk_plan.h"
@@ -49,6 +50,7 @@ struct PipelineTimes {
 };
 
 struct PipelineParts {
+  std::span<const ParameterSpec> parameters;
   const ChunkPlan& chunks;
   const SwapPlan& units;
   Device& device;
@@ -84,6 +86,9 @@ class MuonPipeline {
   void RunInPlace(const PipelineStep& step);
   void OrthogonalizeInPlace(const PipelineStep& step, const TaskUnit& unit,
                             const Stage& stage);
+  // `tasks` are those of the jobs' matrices, in order.
+  void RunJobs(std::span<const OrthogonalizeJob> jobs,
+               const std::vector<size_t>& tasks);
   void RunRounds(const PipelineStep& step);
   void StartGather(const PipelineStep& step, size_t round);
   void Compute(Round& round);
@@ -93,6 +98,7 @@ class MuonPipeline {
   void FinishScatter(const PipelineStep& step);
   std::span<std::byte> BufferOf(const Round& round) const;
 
+  std::span<const ParameterSpec> parameters_;
   const ChunkPlan& plan_;
   const SwapPlan& units_;
   Device& device_;

@@ -3,9 +3,12 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -132,6 +135,32 @@ TEST(StepFailureTest, AFaultOfOneRankInTheCommitReachesTheOthersWithItsReason) {
         EXPECT_TRUE(store->poisoned());
       },
       {.timeout = std::chrono::seconds(30)});
+}
+
+// Its last element on this rank.
+void PutNaNInMomentum(StateStore& store, std::string_view name) {
+  WriteLease lease = store.Write(name, StateKind(kMomentum));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const StatePiece<std::byte>& piece : lease.pieces()) {
+    std::memcpy(piece.data.data() + piece.data.size() - sizeof(nan), &nan,
+                sizeof(nan));
+  }
+  lease.Commit();
+}
+
+// Where one rank has the matrix, and where it is gathered.
+TEST(StepFailureTest, AMomentumThatIsNotFiniteIsNamed) {
+  for (const int32_t num_ranks : {1, 2}) {
+    RunConnectedRanks(num_ranks, [](const auto& communicator) {
+      const auto store = MakeStepStore(communicator, {.stage = 3});
+      PutNaNInMomentum(*store, "mlp.up.weight");
+      OffloadExecutor executor(*store, StepOptionsOf(*store));
+      AccumulateAll(*store, executor, 1);
+      const auto step = [&] { executor.Step(); };
+      EXPECT_THAT(TextOf(step), HasSubstr("mlp.up.weight/momentum"));
+      EXPECT_TRUE(store->poisoned());
+    });
+  }
 }
 
 TEST(StepFailureTest, ARankThatCannotBuildItsExecutorStopsAll) {
