@@ -41,6 +41,17 @@ class Refusal:
         return f"{self.source} -> {self.target}{how} is refused"
 
 
+@dataclass
+class NotANumber:
+    """One element of rank 0's momentum is NaN."""
+    source: str
+    target: str
+
+    @property
+    def title(self):
+        return f"{self.source} with NaN -> {self.target}"
+
+
 def bf16(stage, ranks, offload="none", variant="base"):
     return f"s{stage}-ws{ranks}-bf16-{offload}-{variant}"
 
@@ -144,6 +155,7 @@ FAMILIES = {
                 "UnsupportedError", "loss scale that the checkpoint does not"),
     ],
     "refused": [
+        NotANumber(bf16(2, 2), bf16(3, 2)),
         Refusal(bf16(1, 2, variant="frozen"), bf16(2, 2), "NotFoundError",
                 "was it frozen"),
         Refusal(bf16(2, 2), bf16(3, 2, variant="frozen"),

@@ -11,6 +11,8 @@ A refused engine must be as it was.
 import contextlib
 import functools
 import os
+import pathlib
+import shutil
 import sys
 import tempfile
 
@@ -28,7 +30,9 @@ import judge
 import numpy as np
 from cases import parse_run
 from data import golden
-from deepspeed_cases import FAMILIES, Refusal
+import torch
+import torch.distributed as dist
+from deepspeed_cases import FAMILIES, NotANumber, Refusal
 from muonstore.deepspeed import resume
 
 AT_SAVE = ("fp32/", "momentum_buffer/", "exp_avg/", "exp_avg_sq/", "step/")
@@ -62,6 +66,26 @@ def refused_as(case):
         assert not any(worst.values()) and not lacking, (worst, lacking)
         return {}
     return load
+
+
+def put_nan(source, to):
+    """A copy of the checkpoint with one NaN in rank 0's momentum."""
+    shutil.copytree(source, to)
+    (path,) = to.glob("*/*_rank_0_*_optim_states.pt")
+    content = torch.load(path, weights_only=False)
+    base = content["optimizer_state_dict"]["base_optimizer_state"]
+    base["state"][0]["momentum_buffer"][0] = float("nan")
+    torch.save(content, path)
+    return to
+
+
+def noted(engine, run):
+    """Resumes, and some rank must tell of the NaN."""
+    resumed = resume(engine, run["root"], run["tag"])
+    notes = [None] * dist.get_world_size()
+    dist.all_gather_object(notes, resumed.notes)
+    assert any(" has NaN" in note for rank in notes for note in rank), notes
+    return resumed.client_state
 
 
 @contextlib.contextmanager
@@ -111,6 +135,8 @@ class Judge:
         if isinstance(case, Refusal):
             self.run(case, refused_as(case))
             return []
+        if isinstance(case, NotANumber):
+            return self.nan_problems(case)
         seen = self.run(case, by_resume(case.options, case.trained))
         values = golden(case.source)
         state = {key: value * case.momentum_factor
@@ -127,6 +153,26 @@ class Judge:
             self.reference(case), seen, case.momentum_factor == 1)
         print(f"  {words}")
         return found + training
+
+
+    def nan_problems(self, case):
+        spoiled_root = put_nan(root(case.source),
+                               pathlib.Path(self.scratch, "nan"))
+        seen = deepspeed_run.run(parse_run(case.target), spoiled_root,
+                                 self.folder(), load=noted)
+        found = []
+        for key, value in golden(case.source).items():
+            if not key.startswith(AT_SAVE):
+                continue
+            loaded = np.asarray(seen["loaded"][key])
+            same = loaded == value
+            if key.startswith("momentum_buffer/"):
+                same |= np.isnan(loaded)
+            if not np.all(same):
+                found.append(f"{key} differs")
+        nans = sum(np.isnan(value).sum()
+                   for value in map(np.asarray, seen["loaded"].values()))
+        return found if nans == 1 else [*found, f"{nans} elements are NaN"]
 
 
 def main():

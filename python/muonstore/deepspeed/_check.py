@@ -6,14 +6,14 @@ must be what was read, and the compute weights must be the rounded masters.
 """
 from __future__ import annotations
 
-import zlib
 from typing import Any
 
 import torch
 
 from muonstore._load import _core
 from muonstore.deepspeed import _engine
-from muonstore.deepspeed._fill import BLOCK_ELEMENTS, pieces
+from muonstore.deepspeed._crc import crc_of
+from muonstore.deepspeed._fill import pieces
 from muonstore.deepspeed._plan import KINDS, STATE_NAMES, Plan
 
 
@@ -41,15 +41,6 @@ def check(engine: Any, layout: _engine.Layout, plan: Plan,
         _require_same_weights(layout)
 
 
-def crc_of(values: torch.Tensor) -> int:
-    """Of the elements as float32."""
-    crc = 0
-    for at in range(0, values.numel(), BLOCK_ELEMENTS):
-        part = values[at:at + BLOCK_ELEMENTS].detach()
-        crc = zlib.crc32(part.float().cpu().contiguous().numpy(), crc)
-    return crc
-
-
 def _fail(message, key):
     _core.fail("Internal", message, tensor="/".join(key))
 
@@ -70,7 +61,8 @@ def _check_weights(layout, flat):
         if layout.stage == 3:
             weight = placed.parameter.ds_tensor.data[:placed.length]
         rounded = flat.master.detach()[own].to(weight.dtype).to(weight.device)
-        if not torch.equal(rounded, weight):
+        if not torch.allclose(rounded, weight, rtol=0, atol=0,
+                              equal_nan=True):
             _fail("the compute weight is not the rounded master",
                   (placed.name, "weight"))
 

@@ -6,18 +6,17 @@ afterwards.
 """
 from __future__ import annotations
 
-import zlib
 from typing import Any
 
 import torch
 
 from muonstore._load import _core
 from muonstore.deepspeed import _engine
+from muonstore.deepspeed._crc import BLOCK_ELEMENTS, crc_of
 from muonstore.deepspeed._engine import ADAM, FlatGroup
 from muonstore.deepspeed._plan import KINDS, STATE_NAMES, Plan, \
     persistent_buffers
 
-BLOCK_ELEMENTS = 16 << 20
 # How torch's optimizers run, not what they compute.
 _EXECUTION_KEYS = {"foreach", "fused", "capturable", "differentiable"}
 
@@ -32,7 +31,7 @@ class Filler:
         self._plan = plan
         self._checkpoint = checkpoint
         self._core = checkpoint._full()
-        # (parameter, kind) -> CRC-32 of this rank's elements as float32.
+        # (parameter, kind) -> crc_of this rank's elements.
         self.filled: dict[tuple[str, str], int] = {}
 
     def fill_state(self) -> None:
@@ -103,9 +102,13 @@ class Filler:
             if entry is not None:
                 self.filled[placed.name, kind] = self._read(
                     entry["index"], begin, values, factor)
+                if values.isnan().any():
+                    self._plan.notes.append(
+                        f"{placed.name}/{kind} has NaN, as the checkpoint has; "
+                        "`ckpt-inspect momentum` finds an earlier tag without")
 
     def _read(self, index, begin, values, factor=1.0):
-        """Elements from `begin` on into a 1-D tensor; their CRC-32."""
+        """Elements from `begin` on into a 1-D tensor; their checksum."""
         crc = 0
         for at in range(0, values.numel(), BLOCK_ELEMENTS):
             part = values[at:at + BLOCK_ELEMENTS]
@@ -113,7 +116,7 @@ class Filler:
             floats = part if direct else torch.empty(part.numel())
             array = floats.numpy()
             _core.read_floats(self._core, index, begin + at, array, factor)
-            crc = zlib.crc32(array, crc)
+            crc = crc_of(floats, crc)
             if not direct:
                 part.copy_(floats)
         return crc
