@@ -88,8 +88,8 @@ class Planner {
     if (stored == spec(parameter).optimizer) return;
     throw Error(
         ErrorCode::kInvalidArgument,
-        "the checkpoint has this parameter under another optimizer; give the "
-        "parameter to that one, as SpecsOf does in C++",
+        "the checkpoint has this parameter under another optimizer; give it "
+        "to that one (use_muon in Python, ParameterSpec::optimizer in C++)",
         {.file = info().path,
          .tensor = spec(parameter).name,
          .expected = std::string(OptimizerName(spec(parameter).optimizer)),

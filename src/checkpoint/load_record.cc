@@ -89,7 +89,7 @@ class RecordPlanner {
     plan_.report.notes.push_back(
         StrCat("clipping mode is ", ClippingModeName(plan_.record.clipping),
                ", as the run of ", info().optimizer_class,
-               " had it; StoreRecord::clipping changes it"));
+               " had it; in C++ StoreRecord::clipping changes it"));
   }
 
  private:
