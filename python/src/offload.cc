@@ -104,7 +104,7 @@ void SetGroup(OffloadOptimizer& optimizer, int32_t index, double lr,
     group.beta2 = nb::cast<double>(rest["beta2"]);
     group.eps = nb::cast<double>(rest["eps"]);
   }
-  optimizer.group(index) = group;
+  optimizer.SetGroup(index, group);
 }
 
 SaveHandle Save(OffloadOptimizer& optimizer, const std::string& root,
@@ -184,11 +184,7 @@ void BindState(nb::class_<Self>& bound) {
             self.WriteState(parameter, kind, ValuesOf(values));
           },
           Unlocked())
-      .def_prop_rw(
-          "group_steps", [](Self& self) { return self.record().group_steps; },
-          [](Self& self, const std::vector<int64_t>& steps) {
-            self.record().group_steps = steps;
-          })
+      .def_prop_rw("group_steps", &Self::group_steps, &Self::set_group_steps)
       .def_prop_ro("memory_bytes", &Self::memory_bytes)
       .def_prop_ro("swapped_bytes", &Self::swapped_bytes)
       .def("save", &Save)

@@ -82,17 +82,22 @@ void OffloadOptimizer::RequireProcess() const {
   }
 }
 
-StateStore& OffloadOptimizer::store() const {
+// Never waits: the thread that closes, or the one that holds, may need the GIL.
+std::shared_lock<std::shared_mutex> OffloadOptimizer::Hold() const {
   RequireProcess();
-  if (store_ == nullptr) {
+  std::shared_lock lock(in_use_, std::try_to_lock);
+  if (!lock.owns_lock() || store_ == nullptr) {
     throw Error(ErrorCode::kUnavailable, "the optimizer is closed");
   }
-  return *store_;
+  return lock;
 }
 
-OffloadExecutor& OffloadOptimizer::executor() const {
-  static_cast<void>(store());
-  return *executor_;
+Held<StateStore> OffloadOptimizer::store() const {
+  return {Hold(), store_.get()};
+}
+
+Held<OffloadExecutor> OffloadOptimizer::executor() const {
+  return {Hold(), executor_.get()};
 }
 
 const std::string& OffloadOptimizer::name(int32_t parameter) const {
@@ -116,7 +121,7 @@ void OffloadOptimizer::RequireSize(int32_t parameter, size_t size_bytes,
 }
 
 int64_t OffloadOptimizer::OrRanks(int64_t bits) {
-  static_cast<void>(store());
+  const auto held = Hold();
   std::array<int64_t, 1> all = {bits};
   communicator_->AllReduce(all, ReduceOp::kBitOr);
   return all[0];
@@ -125,28 +130,29 @@ int64_t OffloadOptimizer::OrRanks(int64_t bits) {
 void OffloadOptimizer::Accumulate(int32_t parameter, const Values& gradient) {
   RequireSize(parameter, gradient.data.size(), gradient.dtype);
   if (gradient.data.empty()) return;
-  executor().Accumulate(name(parameter),
-                        {.dtype = gradient.dtype,
-                         .data = gradient.data,
-                         .first_element = own_range(parameter).begin});
+  executor()->Accumulate(name(parameter),
+                         {.dtype = gradient.dtype,
+                          .data = gradient.data,
+                          .first_element = own_range(parameter).begin});
 }
 
 void OffloadOptimizer::AccumulateZero(int32_t parameter) {
-  executor().AccumulateZero(name(parameter));
+  executor()->AccumulateZero(name(parameter));
 }
 
-void OffloadOptimizer::DiscardGradients() { executor().DiscardGradients(); }
+void OffloadOptimizer::DiscardGradients() { executor()->DiscardGradients(); }
 
-GroupHyperParameters& OffloadOptimizer::group(int32_t index) {
-  return executor().group(index);
+void OffloadOptimizer::SetGroup(int32_t index,
+                                const GroupHyperParameters& group) {
+  executor()->group(index) = group;
 }
 
 void OffloadOptimizer::set_max_norm(double max_norm) {
-  executor().set_max_norm(max_norm);
+  executor()->set_max_norm(max_norm);
 }
 
 StepReport OffloadOptimizer::Step(double loss_scale) {
-  return executor().Step({.loss_scale = loss_scale});
+  return executor()->Step({.loss_scale = loss_scale});
 }
 
 void OffloadOptimizer::RefuseStep() {
@@ -158,14 +164,23 @@ void OffloadOptimizer::RefuseStep() {
   }
 }
 
-StoreRecord& OffloadOptimizer::record() { return store().record(); }
+std::vector<int64_t> OffloadOptimizer::group_steps() const {
+  return store()->record().group_steps;
+}
+
+void OffloadOptimizer::set_group_steps(const std::vector<int64_t>& steps) {
+  store()->record().group_steps = steps;
+}
 
 SaveHandle OffloadOptimizer::Save(const std::string& root,
                                   const std::string& tag, SaveOptions options) {
-  for (int32_t i = 0; i < num_groups_; ++i) options.groups.push_back(group(i));
+  const auto held = executor();
+  for (int32_t i = 0; i < num_groups_; ++i) {
+    options.groups.push_back(held->group(i));
+  }
   if (saver_ == nullptr || saver_root_ != root) {
     saver_.reset();
-    saver_ = std::make_unique<Saver>(store(), root);
+    saver_ = std::make_unique<Saver>(*store_, root);
     saver_root_ = root;
   }
   return saver_->Save(tag, options);
@@ -173,12 +188,19 @@ SaveHandle OffloadOptimizer::Save(const std::string& root,
 
 ResumeReport OffloadOptimizer::Resume(const std::string& root,
                                       const ResumeOptions& options) {
-  executor().DiscardGradients();
-  return muonstore::Resume(store(), root, options);
+  const auto held = executor();
+  held->DiscardGradients();
+  return muonstore::Resume(*store_, root, options);
 }
 
 void OffloadOptimizer::Close() {
   RequireProcess();
+  const std::unique_lock lock(in_use_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    throw Error(ErrorCode::kUnavailable,
+                "another thread is using the optimizer, which stays open; "
+                "close it when that has ended");
+  }
   if (store_ == nullptr) return;
   saver_.reset();
   executor_.reset();

@@ -18,9 +18,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "muonstore/communicator.h"
@@ -47,6 +50,20 @@ struct OffloadOptions {
 struct Values {
   DType dtype = DType::kF32;
   std::span<const std::byte> data;
+};
+
+// What several threads use, one of which may close it.
+template <typename T>
+class Held {
+ public:
+  Held(std::shared_lock<std::shared_mutex> lock, T* object)
+      : lock_(std::move(lock)), object_(object) {}
+  T* operator->() const { return object_; }
+  T& operator*() const { return *object_; }
+
+ private:
+  std::shared_lock<std::shared_mutex> lock_;
+  T* object_;
 };
 
 class OffloadOptimizer {
@@ -79,7 +96,7 @@ class OffloadOptimizer {
   void Accumulate(int32_t parameter, const Values& gradient);
   void AccumulateZero(int32_t parameter);
   void DiscardGradients();
-  GroupHyperParameters& group(int32_t index);
+  void SetGroup(int32_t index, const GroupHyperParameters& group);
   void set_max_norm(double max_norm);
   // Collective.
   StepReport Step(double loss_scale);
@@ -92,7 +109,8 @@ class OffloadOptimizer {
                  std::span<std::byte> out);
   void WriteState(int32_t parameter, const StateKind& kind,
                   const Values& values);
-  StoreRecord& record();
+  std::vector<int64_t> group_steps() const;
+  void set_group_steps(const std::vector<int64_t>& steps);
 
   // Collective.
   SaveHandle Save(const std::string& root, const std::string& tag,
@@ -102,12 +120,14 @@ class OffloadOptimizer {
   uint64_t memory_bytes() const { return memory_bytes_; }
   uint64_t swapped_bytes() const { return swapped_bytes_; }
 
-  // Collective, and without a fault where it is called again.
+  // Collective, and without a fault where it is called again. kUnavailable
+  // while another thread is in a call.
   void Close();
 
  private:
-  StateStore& store() const;
-  OffloadExecutor& executor() const;
+  // Open while they are held: a Close on another thread is refused.
+  Held<StateStore> store() const;
+  Held<OffloadExecutor> executor() const;
   const std::string& name(int32_t parameter) const;
   void RequireProcess() const;
   void RequireSize(int32_t parameter, size_t size_bytes, DType dtype) const;
@@ -116,7 +136,10 @@ class OffloadOptimizer {
   void CopyOwnWeights(std::span<const Target> targets);
   void GatherWeights(std::span<const Target> targets);
 
+  std::shared_lock<std::shared_mutex> Hold() const;
+
   int64_t process_;
+  mutable std::shared_mutex in_use_;
   Placement placement_;
   std::shared_ptr<Communicator> communicator_;
   std::vector<ParameterSpec> parameters_;

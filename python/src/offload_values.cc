@@ -23,7 +23,8 @@ void ForEachPiece(const AnyLease& lease, const ElementRange& own,
 bool OffloadOptimizer::HasWeights(int32_t parameter,
                                   const Values& weights) const {
   RequireSize(parameter, weights.data.size(), weights.dtype);
-  const ReadLease stored = store().Read(name(parameter), StateKind(kWeight));
+  const auto held = store();
+  const ReadLease stored = held->Read(name(parameter), StateKind(kWeight));
   if (stored.dtype() != weights.dtype) {
     throw Error(ErrorCode::kInvalidArgument,
                 "the parameter has another dtype than it had",
@@ -45,8 +46,9 @@ void OffloadOptimizer::TakeWeights(int32_t parameter, const Values& weights) {
   RequireSize(parameter, weights.data.size(), weights.dtype);
   const ElementRange own = own_range(parameter);
   const auto size = static_cast<size_t>(SizeBytes(weights.dtype));
-  WriteLease masters = store().Write(name(parameter), StateKind(kMaster));
-  WriteLease stored = store().Write(name(parameter), StateKind(kWeight));
+  const auto held = store();
+  WriteLease masters = held->Write(name(parameter), StateKind(kMaster));
+  WriteLease stored = held->Write(name(parameter), StateKind(kWeight));
   const auto master_pieces = masters.pieces();
   const auto weight_pieces = stored.pieces();
   for (size_t k = 0; k < weight_pieces.size(); ++k) {
@@ -88,12 +90,13 @@ void OffloadOptimizer::CopyOwnWeights(std::span<const Target> targets) {
 // One exchange: this rank's pieces go to all ranks, and all ranks' pieces to
 // their places. Both sides go by parameter, then by element.
 void OffloadOptimizer::GatherWeights(std::span<const Target> targets) {
+  const auto held = store();
   std::vector<ReadLease> leases;
   ExchangePlan plan;
-  const Partitioning& cut = store().partitioning();
+  const Partitioning& cut = held->partitioning();
   const auto num_groups = static_cast<int32_t>(cut.groups().size());
   for (const Target& target : targets) {
-    leases.push_back(store().Read(name(target.parameter), StateKind(kWeight)));
+    leases.push_back(held->Read(name(target.parameter), StateKind(kWeight)));
     for (const auto& piece : leases.back().pieces()) {
       for (int32_t peer = 0; peer < communicator_->size(); ++peer) {
         plan.sends.push_back({peer, piece.data});
@@ -112,13 +115,14 @@ void OffloadOptimizer::GatherWeights(std::span<const Target> targets) {
 
 void OffloadOptimizer::ReadState(int32_t parameter, const StateKind& kind,
                                  std::span<std::byte> out) {
+  const auto held = store();
   if (placement_ == Placement::kReplicated && communicator_->size() > 1) {
-    const GatheredTensor whole = store().Gather(name(parameter), kind);
+    const GatheredTensor whole = held->Gather(name(parameter), kind);
     RequireSize(parameter, out.size(), whole.dtype);
     std::ranges::copy(whole.data, out.begin());
     return;
   }
-  const ReadLease lease = store().Read(name(parameter), kind);
+  const ReadLease lease = held->Read(name(parameter), kind);
   RequireSize(parameter, out.size(), lease.dtype());
   const auto size = static_cast<size_t>(SizeBytes(lease.dtype()));
   ForEachPiece(lease, own_range(parameter),
@@ -139,7 +143,8 @@ void OffloadOptimizer::WriteState(int32_t parameter, const StateKind& kind,
 
 void OffloadOptimizer::WritePieces(int32_t parameter, const StateKind& kind,
                                    std::span<const float> values) {
-  WriteLease lease = store().Write(name(parameter), kind);
+  const auto held = store();
+  WriteLease lease = held->Write(name(parameter), kind);
   const auto size = static_cast<size_t>(SizeBytes(lease.dtype()));
   ForEachPiece(lease, own_range(parameter),
                [&](int64_t first, std::span<std::byte> data) {

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import unittest
 import weakref
 
@@ -192,6 +193,30 @@ class ProcessTest(unittest.TestCase):
         for options in ("asynchronous=False", "asynchronous=True"):
             with self.subTest(options):
                 self.interrupted_save(options)
+
+    def test_close_beside_another_threads_call(self):
+        """It is refused, or the other thread's calls are: no crash."""
+        model, optimizer = tiny()
+        step_once(model, optimizer)
+        stopped = []
+
+        def work(folder):
+            try:
+                while True:
+                    optimizer.save(folder, "t", overwrite=True)
+            except muonstore.UnavailableError as error:
+                stopped.append(str(error))
+
+        with tempfile.TemporaryDirectory() as folder:
+            thread = threading.Thread(target=work, args=(folder,))
+            thread.start()
+            while thread.is_alive():
+                try:
+                    optimizer.close()
+                except muonstore.UnavailableError as error:
+                    self.assertIn("stays open", str(error))
+            thread.join()
+        self.assertEqual(len(stopped), 1)
 
     def test_the_package_without_torch_has_no_optimizer_only_when_asked(self):
         done = run_python("""

@@ -280,10 +280,10 @@ class OffloadMuon(torch.optim.Optimizer):
 
     def close(self) -> None:
         """Frees the store; waits for a save that is under way."""
+        self._core.close()
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
-        self._core.close()
         self._close.detach()
 
     def __reduce__(self) -> Any:
