@@ -141,6 +141,10 @@ class StateDictTest(SameTest):
         refused("numbers of steps", lambda bad: bad["state"][8].update(
             step=torch.tensor(9.0)))
         refused("param groups", lambda bad: bad["param_groups"].pop())
+        refused(first, lambda bad: bad["param_groups"][0].update(
+            param_names=["another", *bad["param_groups"][0]["param_names"][1:]]))
+        refused("ns_steps", lambda bad: bad["param_groups"][0].update(
+            ns_steps=9))
         refused("amsgrad", lambda bad: bad["param_groups"][1].update(
             amsgrad=True))
         after = optimizer.state_dict()

@@ -1,6 +1,7 @@
 """Which parameters Muon updates, under which names, in which groups."""
 from __future__ import annotations
 
+import re
 from typing import Any, Callable, Iterable, Mapping, Optional, Union
 
 import torch
@@ -64,6 +65,16 @@ def _strip_wrappers(groups: list[dict]) -> None:
     for group in named:
         group["params"] = [(_bare(name, wrapped), p)
                            for name, p in group["params"]]
+
+
+def bare_names(names: list[str]) -> list[str]:
+    wrapped = bool(names) and all(n.startswith(_PREFIX) for n in names)
+    return [_bare(name, wrapped) for name in names]
+
+
+def are_generated(names: list[str]) -> bool:
+    """Whether these stand for parameters that were given without names."""
+    return all(re.fullmatch(r"group\d+\.\d+", name) for name in names)
 
 
 def _bare(name: str, wrapped: bool) -> str:

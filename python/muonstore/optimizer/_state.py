@@ -7,7 +7,7 @@ from typing import Any, Iterator, Sequence, Union
 
 import torch
 
-from muonstore.optimizer._groups import invalid
+from muonstore.optimizer._groups import are_generated, bare_names, invalid
 from muonstore.optimizer._members import Member
 from muonstore.optimizer._options import values_of
 
@@ -113,10 +113,22 @@ def _pairs(optimizer: Any, saved: list[dict]) -> Iterator[tuple[Member, int]]:
     members = iter(optimizer._members)
     for group, own in zip(saved, optimizer.param_groups):
         names = group.get("param_names")
-        by_name = dict(zip(names, group["params"])) if names else {}
-        is_named = set(by_name) == set(own["param_names"])
+        has_names = names and not are_generated([*names, *own["param_names"]])
+        by_name = (_by_name(names, group["params"], own["param_names"])
+                   if has_names else {})
         for key, member in zip(group["params"], members):
-            yield member, by_name[member.name] if is_named else key
+            yield member, by_name.get(member.name, key)
+
+
+def _by_name(names: list[str], keys: list[int], own: list[str]
+             ) -> dict[str, int]:
+    by_name = dict(zip(bare_names(names), keys))
+    if len(names) != len(keys) or set(by_name) != set(own):
+        lacking = sorted(set(own) - set(by_name))
+        invalid("the state dict names other parameters",
+                tensor=lacking[0] if lacking else "",
+                expected=", ".join(own), found=", ".join(map(str, names)))
+    return by_name
 
 
 def _require(optimizer: Any, groups: list[dict], state: dict,
@@ -127,6 +139,8 @@ def _require(optimizer: Any, groups: list[dict], state: dict,
         for name in _REFUSED:
             if group.get(name):
                 invalid(f"this optimizer has no {name}")
+        if own["use_muon"]:
+            _require_torch_muon(group)
         values_of({**own, **_values(group, own)})
     steps: dict[int, float] = {}
     for member, key in pairs:
@@ -154,6 +168,15 @@ def _require(optimizer: Any, groups: list[dict], state: dict,
             steps.setdefault(member.group, 0)
     old = optimizer._core.group_steps
     return [int(steps.get(i, old[i])) for i in range(len(old))]
+
+
+def _require_torch_muon(group: dict) -> None:
+    for name, value in _TORCH_MUON.items():
+        found = group.get(name, value)
+        found = tuple(found) if isinstance(found, list) else found
+        if found != value:
+            invalid(f"torch.optim.Muon ran with another {name} than this "
+                    "optimizer has", expected=str(value), found=str(found))
 
 
 def _values(saved: dict, own: dict) -> dict:
