@@ -49,7 +49,8 @@ std::string Convert(const std::vector<std::filesystem::path>& words,
     outcome = tools::RunJob(options, PosixFileSystem(),
                             {.progress = watch.progress,
                              .check = watch.check,
-                             .begin_writing = [] {}});
+                             .begin_writing = [] {},
+                             .before_commit = watch.last_call});
   });
   for (std::string& note : outcome.plan.notes) note = InPythonsWords(note);
   return tools::Render(tools::ReportJson(options, outcome));

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <exception>
 #include <future>
 #include <mutex>
@@ -36,9 +37,29 @@ class Reports {
     position_ = {what, done, total};
   }
   void ThrowIfStopped() const {
-    if (stop_) throw Stopped();
+    if (stop_ && !is_past_) throw Stopped();
   }
-  void Stop() { stop_ = true; }
+  void Stop() {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+
+  // On the work's thread: waits for LetPass or Stop.
+  void AwaitPass() {
+    std::unique_lock lock(mutex_);
+    waits_ = true;
+    changed_.wait(lock, [this] { return stop_ || is_past_; });
+    if (!is_past_) throw Stopped();
+  }
+  bool waits() const { return waits_; }
+  bool is_past() const { return is_past_; }
+  void LetPass() {
+    const std::scoped_lock lock(mutex_);
+    is_past_ = true;
+    changed_.notify_all();
+  }
+
   Position position() const {
     const std::scoped_lock lock(mutex_);
     return position_;
@@ -46,7 +67,10 @@ class Reports {
 
  private:
   mutable std::mutex mutex_;
+  std::condition_variable changed_;
   std::atomic<bool> stop_ = false;
+  std::atomic<bool> waits_ = false;
+  std::atomic<bool> is_past_ = false;
   Position position_;
 };
 
@@ -85,7 +109,8 @@ void RunInterruptible(const nb::object& callback,
   const Watch watch{
       .progress = [&](const std::string& what, uint64_t done,
                       uint64_t total) { reports.Tell(what, done, total); },
-      .check = [&] { reports.ThrowIfStopped(); }};
+      .check = [&] { reports.ThrowIfStopped(); },
+      .last_call = [&] { reports.AwaitPass(); }};
   Caller caller(callback, reports);
   std::future<void> running =
       std::async(std::launch::async, [&] { work(watch); });
@@ -94,9 +119,15 @@ void RunInterruptible(const nb::object& callback,
     return running.wait_for(time) == std::future_status::ready;
   };
   try {
-    while (!ends_within(kBeat)) caller.Look();
+    while (!ends_within(kBeat)) {
+      if (reports.is_past()) continue;
+      // Asked first: what is told then is how far the work has come.
+      const bool waits = reports.waits();
+      caller.Look();
+      if (waits) reports.LetPass();
+    }
     running.get();
-    caller.Look();
+    if (!reports.is_past()) caller.Look();
   } catch (const nb::python_error&) {
     reports.Stop();
     const nb::gil_scoped_release release;

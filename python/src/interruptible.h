@@ -25,6 +25,9 @@ struct Watch {
   std::function<void(const std::string& what, uint64_t done, uint64_t total)>
       progress;
   std::function<void()> check;
+  // The last moment to stop: waits until the callback knows how far the work
+  // is. Nothing stops it afterwards, and the callback is called no more.
+  std::function<void()> last_call;
 
   // For work of one kind.
   std::function<void(uint64_t done, uint64_t total)> Progress(

@@ -105,6 +105,16 @@ class StopTest(unittest.TestCase):
             self.convert(progress=progress)
         self.require_nothing_left()
 
+    def test_the_callback_hears_of_the_end_before_the_target_appears(self):
+        def progress(_, done, total):
+            if done == total:
+                raise ZeroDivisionError("at the end")
+
+        for _ in range(5):
+            with self.assertRaisesRegex(ZeroDivisionError, "at the end"):
+                self.convert(progress=progress)
+            self.require_nothing_left()
+
     def test_other_threads_run_meanwhile(self):
         count, stop = [0], threading.Event()
 

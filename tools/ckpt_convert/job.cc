@@ -242,6 +242,7 @@ class Job {
       if (options_.overwrite && out_.format != TargetFormat::kDeepSpeed) {
         fingerprint.emplace(root, FingerprintName(out_.places.tag));
       }
+      watch_.before_commit();
     };
     AddLosses(Convert(*source_, sink, out_.plan, work));
     if (fingerprint) fingerprint->Drop();

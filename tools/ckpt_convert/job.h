@@ -53,6 +53,8 @@ struct JobWatch {
   std::function<void()> check;
   // From here on there may be something to clean up.
   std::function<void()> begin_writing;
+  // The last moment to stop: the target appears next.
+  std::function<void()> before_commit;
 };
 
 // Every function of `watch` is given.

@@ -48,7 +48,8 @@ class TerminalWatch {
     return {.progress = [this](const std::string& what, uint64_t done,
                                uint64_t total) { Show(what, done, total); },
             .check = [this] { interrupts_.ThrowIfInterrupted(); },
-            .begin_writing = [this] { deferral_.emplace(interrupts_); }};
+            .begin_writing = [this] { deferral_.emplace(interrupts_); },
+            .before_commit = [this] { interrupts_.ThrowIfInterrupted(); }};
   }
 
  private:
