@@ -333,6 +333,18 @@ TEST(Dump, RowsToANpyFile) {
   fs::remove(path);
 }
 
+TEST(Dump, DoesNotWriteIntoTheCheckpoint) {
+  const Copy copy(kZero2);
+  const fs::path path = copy.file(kRank1);
+  const auto before = fs::file_size(path);
+  const ProcessResult result =
+      Inspect({"dump", path.parent_path().string(), "--param", "odd.weight",
+               "--state", "momentum", "-o", path.string()});
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("in the checkpoint itself"));
+  EXPECT_EQ(fs::file_size(path), before);
+}
+
 TEST(Dump, WritesNothingWhenItFails) {
   const fs::path folder = fs::path(testing::TempDir()) / "cli_dump_fails";
   fs::remove_all(folder);

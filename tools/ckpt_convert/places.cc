@@ -1,33 +1,15 @@
 #include "tools/ckpt_convert/places.h"
 
-#include <algorithm>
 #include <filesystem>
-#include <system_error>
 
 #include "muonstore/error.h"
 #include "src/base/str.h"
+#include "tools/common/paths.h"
 
 namespace muonstore::tools {
 namespace {
 
 namespace stdfs = std::filesystem;
-
-// With links resolved as far as the path exists: two names of one folder must
-// not pass for two folders.
-stdfs::path Canonical(const std::string& path) {
-  std::error_code error;
-  stdfs::path resolved = stdfs::weakly_canonical(stdfs::absolute(path), error);
-  if (error) {
-    throw Error(ErrorCode::kUnavailable, error.message(), {.file = path});
-  }
-  return resolved.has_filename() ? resolved : resolved.parent_path();
-}
-
-bool IsInsideOrEqual(const stdfs::path& path, const stdfs::path& folder) {
-  const auto [at, end] =
-      std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
-  return at == folder.end();
-}
 
 void RefuseOverlap(const Places& places) {
   const stdfs::path source = Canonical(places.source_path);

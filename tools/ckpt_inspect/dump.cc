@@ -6,6 +6,7 @@
 #include "tools/ckpt_inspect/row_range.h"
 #include "tools/ckpt_inspect/select.h"
 #include "tools/ckpt_inspect/tensor_values.h"
+#include "tools/common/paths.h"
 #include "tools/common/progress.h"
 #include "tools/common/units.h"
 
@@ -82,7 +83,18 @@ void Print(const Dump& dump, bool json, Session& session) {
       "\n", TensorText(tensor.dtype, dump.dims, bytes), "\n"));
 }
 
+// Sources are only read.
+void RefuseToOverwrite(const CheckpointInfo& source,
+                       const std::string& output) {
+  if (IsInsideOrEqual(Canonical(output), Canonical(source.path))) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "-o names a place in the checkpoint itself, which is only read",
+                {.file = output});
+  }
+}
+
 void Save(const Dump& dump, const DumpFlags& flags, Session& session) {
+  RefuseToOverwrite(dump.checkpoint.info(), flags.output);
   NpyResult result;
   {
     ProgressLine progress(StderrIsTerminal());
