@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "formats/torchfile/carried_state.h"
 #include "muonstore/error.h"
@@ -161,19 +164,39 @@ RunSettings Parse(const Json& config) {
   return settings;
 }
 
+// DeepSpeed refuses a key that comes twice, too.
+Json ParseConfig(const std::string& text, const std::string& path) {
+  std::vector<std::set<std::string>> keys;
+  const auto look = [&](int /*depth*/, Json::parse_event_t event, Json& value) {
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key &&
+        !keys.back().insert(value.get<std::string>()).second) {
+      throw Error(ErrorCode::kInvalidArgument, "a key comes twice",
+                  {.file = path, .found = value.get<std::string>()});
+    }
+    return true;
+  };
+  // Comments are common in configs that are written by hand.
+  return Json::parse(text, look, /*allow_exceptions=*/false,
+                     /*ignore_comments=*/true);
+}
+
 }  // namespace
 
 RunSettings ReadRunConfig(FileSystem& fs, const std::string& path) {
   const std::string text = ReadSmallFile(fs, path, kMaxConfigBytes);
-  // Comments are common in configs that are written by hand.
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false,
-                                /*ignore_comments=*/true);
+  const Json json = ParseConfig(text, path);
   if (!json.is_object()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "is no DeepSpeed config: not a JSON object", {.file = path});
   }
   try {
     RunSettings settings = Parse(json);
+    if (!settings.stage && At(json, {kZero, "stage"}) != "auto") {
+      // DeepSpeed's reading of an old form, and its default.
+      settings.stage = At(json, {kZero}) == true ? 1 : 0;
+    }
     RequireZeroStage(settings);
     return settings;
   } catch (const Error& error) {

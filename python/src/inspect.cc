@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "muonstore/checkpoint.h"
+#include "muonstore/error.h"
 #include "muonstore/file_system.h"
 #include "muonstore/open.h"
 #include "python/src/bindings.h"
@@ -54,6 +55,10 @@ struct StatsChoice {
 };
 
 MatrixLayout LayoutOf(const StatsChoice& choice) {
+  if (choice.per_head < 0) {
+    throw Error(ErrorCode::kInvalidArgument, "`per_head` is a number of blocks",
+                {.found = std::to_string(choice.per_head)});
+  }
   if (choice.per_head > 0) return MatrixLayout::PerHead(choice.per_head);
   if (!choice.split.empty()) return MatrixLayout::PackedRows(choice.split);
   return MatrixLayout::Whole();

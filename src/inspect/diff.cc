@@ -1,6 +1,7 @@
 #include "src/inspect/diff.h"
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -9,6 +10,8 @@
 #include <tuple>
 #include <utility>
 
+#include "muonstore/error.h"
+#include "src/base/str.h"
 #include "src/state/tensor_index.h"
 
 namespace muonstore {
@@ -182,6 +185,13 @@ bool DiffReport::same_state() const {
 
 DiffReport DiffCheckpoints(const Checkpoint& a, const Checkpoint& b,
                            const DiffOptions& options) {
+  for (const double limit : {options.tolerance.rtol, options.tolerance.atol}) {
+    if (!std::isfinite(limit) || limit < 0) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "a tolerance of diff is no finite number of at least 0",
+                  {.found = StrCat(limit)});
+    }
+  }
   return CheckpointDiff(a, b, options).Run();
 }
 

@@ -323,10 +323,17 @@ TEST_F(RunConfigTest, AutoIsLeftOpen) {
   EXPECT_FALSE(settings.sub_group_size.has_value());
 }
 
+// As DeepSpeed's read_zero_config_deprecated has it.
+TEST_F(RunConfigTest, TrueIsStageOne) {
+  EXPECT_EQ(Read(R"({"zero_optimization": true})").stage, 1);
+}
+
 TEST_F(RunConfigTest, NonsenseIsRefused) {
   for (const char* text :
        {"", "[]", "{", R"({"zero_optimization": {"stage": 0}})",
-        R"({"zero_optimization": {"stage": 2.5}})",
+        R"({"zero_optimization": {"stage": 2.5}})", "{}",
+        R"({"zero_optimization": {}})", R"({"zero_optimization": false})",
+        R"({"zero_optimization": {"stage": 2, "stage": 1}})",
         R"({"zero_optimization": {"sub_group_size": 1e300}})"}) {
     const auto error = ErrorOf([&] { Read(text); });
     ASSERT_TRUE(error.has_value()) << text;

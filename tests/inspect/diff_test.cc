@@ -1,5 +1,7 @@
 #include "src/inspect/diff.h"
 
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -282,6 +284,15 @@ TEST(DiffCheckpoints, CloseIsTheSameState) {
   const DiffReport report = DiffCheckpoints(a, b, options);
   EXPECT_TRUE(report.same_state());
   EXPECT_EQ(report.count(TensorVerdict::kClose), 1);
+}
+
+TEST(DiffCheckpoints, RefusesTolerancesWithoutAMeaning) {
+  const MemoryCheckpoint a;
+  for (const double limit : {-1.0, std::numeric_limits<double>::infinity(),
+                             std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_THROW(DiffCheckpoints(a, a, {.tolerance = {.rtol = limit}}), Error);
+    EXPECT_THROW(DiffCheckpoints(a, a, {.tolerance = {.atol = limit}}), Error);
+  }
 }
 
 TEST(DiffCheckpoints, ProgressCountsBothSides) {

@@ -115,6 +115,7 @@ TEST_F(ConvertCliTest, MistakesAreExitCode2) {
       {source_, Out(), "--to", "native", "--memory-limit", "1KiB"},
       {source_, Out(), "--to", "native", "--state", "master"},
       {source_, Out(), "--to", "native", "--momentum-scale", "big"},
+      {source_, Out(), "--to", "native", "--momentum-scale", "1e-310"},
       {source_, Out(), "--to", "native", "--out-tag", "a/b"},
       {source_, Out(), "--to", "native", "--out-tag", ".hidden"},
       {source_, Out(), "--to", "native", "--tag", "step6"},

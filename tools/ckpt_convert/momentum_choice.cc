@@ -11,15 +11,18 @@
 namespace muonstore::tools {
 namespace {
 
+// With less, fp16 would keep nothing of a gradient of 1.
+constexpr double kMinScale = 0x1p-24;
+
 double ToScale(const std::string& text) {
   double scale = 0;
   const auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), scale);
   if (error != std::errc() || end != text.data() + text.size() ||
-      !(scale > 0) || !(scale < 1e30)) {
+      !(scale >= kMinScale) || !(scale < 1e30)) {
     throw Error(ErrorCode::kInvalidArgument,
                 "--momentum-scale takes a loss scale such as 1024, or auto",
-                {.found = text});
+                {.expected = "2^-24 or more, below 1e30", .found = text});
   }
   return scale;
 }
