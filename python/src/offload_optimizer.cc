@@ -35,7 +35,7 @@ ElementRange OwnRange(const Partitioning& cut, int32_t parameter,
 }  // namespace
 
 OffloadOptimizer::OffloadOptimizer(std::vector<ParameterSpec> parameters,
-                                   OffloadOptions options)
+                                   const OffloadOptions& options)
     : process_(getpid()),
       placement_(options.placement),
       communicator_(options.communicator),

@@ -70,7 +70,7 @@ class OffloadOptimizer {
  public:
   // Collective.
   OffloadOptimizer(std::vector<ParameterSpec> parameters,
-                   OffloadOptions options);
+                   const OffloadOptions& options);
   ~OffloadOptimizer();
   OffloadOptimizer(const OffloadOptimizer&) = delete;
   OffloadOptimizer& operator=(const OffloadOptimizer&) = delete;

@@ -64,6 +64,8 @@ class MuonPipeline {
  public:
   explicit MuonPipeline(PipelineParts parts);
   ~MuonPipeline();
+  MuonPipeline(const MuonPipeline&) = delete;
+  MuonPipeline& operator=(const MuonPipeline&) = delete;
 
   PipelineTimes Run(const PipelineStep& step, const StageContext& context);
 
@@ -90,7 +92,7 @@ class MuonPipeline {
   void RunJobs(std::span<const OrthogonalizeJob> jobs,
                const std::vector<size_t>& tasks);
   void RunRounds(const PipelineStep& step);
-  void StartGather(const PipelineStep& step, size_t round);
+  void StartGather(const PipelineStep& step, size_t index);
   void Compute(Round& round);
   void ComputeInBuffer(const Round& round);
   void ComputeOnDevice(Round& round);

@@ -14,8 +14,10 @@ namespace muonstore {
 
 struct StateSpan {
   StateSpan() = default;
-  // In place.
+  // In place; implicit, since that is what a span says.
+  // NOLINTNEXTLINE(google-explicit-constructor)
   StateSpan(std::span<float> both) : in(both), out(both) {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
   StateSpan(std::vector<float>& both) : in(both), out(both) {}
   StateSpan(std::span<const float> from, std::span<float> to)
       : in(from), out(to) {}

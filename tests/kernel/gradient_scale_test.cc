@@ -13,6 +13,12 @@ namespace {
 
 using Limits = std::numeric_limits<float>;
 
+// The same bits; one NaN is as good as another.
+bool IsSame(float a, float b) {
+  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) ||
+         (std::isnan(a) && std::isnan(b));
+}
+
 TEST(GradientScale, ReciprocalsOfPowersOfTwoGiveTheBitsOfTheDivision) {
   std::mt19937 random(1);
   for (int exponent = -126; exponent <= 127; ++exponent) {
@@ -23,13 +29,7 @@ TEST(GradientScale, ReciprocalsOfPowersOfTwoGiveTheBitsOfTheDivision) {
     for (int i = 0; i < 1000; ++i) {
       // Every kind of number: tiny ones, infinities and NaNs, too.
       const auto value = std::bit_cast<float>(static_cast<uint32_t>(random()));
-      const float expected = slow(value);
-      if (std::isnan(expected)) {
-        ASSERT_TRUE(std::isnan(fast(value))) << value;
-        continue;
-      }
-      ASSERT_EQ(std::bit_cast<uint32_t>(fast(value)),
-                std::bit_cast<uint32_t>(expected))
+      ASSERT_TRUE(IsSame(fast(value), slow(value)))
           << value << " by 2^" << exponent;
     }
   }
