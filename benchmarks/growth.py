@@ -18,44 +18,40 @@ disk shows). --svg draws them and needs matplotlib.
 import argparse
 import functools
 import json
-import os
-import statistics
 
-from rows import BENCHMARKS, run
+import step
+from rows import BENCHMARKS
 
 SIZES, RANKS, DEPTHS = (1, 2, 4, 8, 16), (1, 2, 4, 8), (1, 2, 4, 8, 16, 32, 64)
 PRECISIONS = {"f32": [], "bf16": ["--bf16"]}
 
 
-def step(a, *flags, ranks=1):
-    """Median seconds; the slowest rank counts."""
-    threads = max(1, (os.cpu_count() or 1) // ranks)
-    out = run(f"{a.bin}/step_benchmark", "--threads", threads, "--ranks", ranks,
-              "--steps", 4, *flags)
-    by_rank = [json.loads(line)["steps"] for line in out.splitlines()]
-    return statistics.median([max(s["total_s"] for s in steps)
-                              for steps in zip(*by_rank)][1:])
+def seconds(a, *flags, layers=4, ranks=1):
+    model = step.parser().parse_args(
+        ["--bin", a.bin, "--steps", "4", "--layers", str(layers)])
+    return step.ours(model, ranks, *flags)
 
 
 def points(a):
     """panel -> curve -> x -> what measures it."""
-    on_disk = ["--layers", 8, "--bf16", "--resident-gradients"]
+    large = functools.partial(seconds, a, "--bf16", "--resident-gradients",
+                              layers=8)
     return {
         "layers": {
-            name: {layers: functools.partial(step, a, "--layers", layers, *flags)
+            name: {layers: functools.partial(seconds, a, *flags, layers=layers)
                    for layers in SIZES}
             for name, flags in PRECISIONS.items()},
         "ranks": {
             f"ZeRO-{stage}, {name}": {
-                ranks: functools.partial(step, a, "--stage", stage, *flags,
+                ranks: functools.partial(seconds, a, "--stage", stage, *flags,
                                          ranks=ranks) for ranks in RANKS}
             for stage in (2, 3) for name, flags in PRECISIONS.items()},
         "queue depth": {
             "on NVMe": {depth: functools.partial(
-                step, a, *on_disk, "--nvme-dir", a.scratch, "--queue-depth",
-                depth) for depth in DEPTHS},
+                large, "--nvme-dir", a.scratch, "--queue-depth", depth)
+                for depth in DEPTHS},
             # A line: its depth means nothing.
-            "in memory": {DEPTHS[0]: functools.partial(step, a, *on_disk)}},
+            "in memory": {DEPTHS[0]: large}},
     }
 
 
