@@ -60,11 +60,11 @@ def _name_all(group: dict, index: int) -> None:
 
 def _strip_wrappers(groups: list[dict]) -> None:
     named = [group for group in groups if group["named"]]
-    names = [name for group in named for name, _ in group["params"]]
-    wrapped = bool(names) and all(n.startswith(_PREFIX) for n in names)
+    bare = iter(bare_names([name for group in named
+                            for name, _ in group["params"]]))
     for group in named:
-        group["params"] = [(_bare(name, wrapped), p)
-                           for name, p in group["params"]]
+        group["params"] = [(next(bare), param)
+                           for _, param in group["params"]]
 
 
 def bare_names(names: list[str]) -> list[str]:
