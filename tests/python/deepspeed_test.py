@@ -28,10 +28,10 @@ except ImportError as error:
     sys.exit(SKIPPED)
 import judge
 import numpy as np
-from cases import parse_run
-from data import golden
 import torch
 import torch.distributed as dist
+from cases import parse_run
+from data import golden
 from deepspeed_cases import FAMILIES, NotANumber, Refusal
 from muonstore.deepspeed import resume
 
@@ -153,7 +153,6 @@ class Judge:
             self.reference(case), seen, case.momentum_factor == 1)
         print(f"  {words}")
         return found + training
-
 
     def nan_problems(self, case):
         spoiled_root = put_nan(root(case.source),

@@ -12,13 +12,13 @@ import torch
 
 from muonstore._load import _core
 from muonstore.deepspeed import _engine
-from muonstore.deepspeed._crc import crc_of
+from muonstore.deepspeed._checksum import Checksum, checksum_of
 from muonstore.deepspeed._fill import pieces
 from muonstore.deepspeed._plan import KINDS, STATE_NAMES, Plan
 
 
 def check(engine: Any, layout: _engine.Layout, plan: Plan,
-          filled: dict[tuple[str, str], int]) -> None:
+          filled: dict[tuple[str, str], Checksum]) -> None:
     """Collective. InternalError that names the parameter, on every rank."""
     ranges: dict[tuple[str, str], list] = {}
 
@@ -30,7 +30,7 @@ def check(engine: Any, layout: _engine.Layout, plan: Plan,
                     key = placed.name, kind
                     if plan.entries[key] is None:
                         continue
-                    if filled.get(key) != crc_of(values):
+                    if filled.get(key) != checksum_of(values):
                         _fail("the engine does not hold what was read", key)
                     ranges[key] = [begin, begin + values.numel()]
 
@@ -86,7 +86,7 @@ def _require_covered(layout, plan, everyone):
 
 
 def _require_same_weights(layout):
-    own = [(placed.name, crc_of(placed.parameter.data.reshape(-1)))
+    own = [(placed.name, checksum_of(placed.parameter.data.reshape(-1)))
            for flat in layout.flat_groups for placed in flat.parameters]
     everyone = layout.ranks.gather(own)
 

@@ -12,7 +12,7 @@ import torch
 
 from muonstore._load import _core
 from muonstore.deepspeed import _engine
-from muonstore.deepspeed._crc import BLOCK_ELEMENTS, crc_of
+from muonstore.deepspeed._checksum import BLOCK_ELEMENTS, Checksum
 from muonstore.deepspeed._engine import ADAM, FlatGroup
 from muonstore.deepspeed._plan import KINDS, STATE_NAMES, Plan, \
     persistent_buffers
@@ -31,8 +31,8 @@ class Filler:
         self._plan = plan
         self._checkpoint = checkpoint
         self._core = checkpoint._full()
-        # (parameter, kind) -> crc_of this rank's elements.
-        self.filled: dict[tuple[str, str], int] = {}
+        # (parameter, kind) -> of this rank's elements.
+        self.filled: dict[tuple[str, str], Checksum] = {}
 
     def fill_state(self) -> None:
         for index, flat in enumerate(self._layout.flat_groups):
@@ -100,26 +100,26 @@ class Filler:
         for placed, begin, values in pieces(self._layout, flat, kind, buffer):
             entry = self._plan.entries[placed.name, kind]
             if entry is not None:
-                self.filled[placed.name, kind] = self._read(
-                    entry["index"], begin, values, factor)
-                if values.isnan().any():
+                read = self._read(entry["index"], begin, values, factor)
+                self.filled[placed.name, kind] = read
+                if read.has_nan:
                     self._plan.notes.append(
                         f"{placed.name}/{kind} has NaN, as the checkpoint has; "
                         "`ckpt-inspect momentum` finds an earlier tag without")
 
     def _read(self, index, begin, values, factor=1.0):
         """Elements from `begin` on into a 1-D tensor; their checksum."""
-        crc = 0
+        checksum = Checksum()
         for at in range(0, values.numel(), BLOCK_ELEMENTS):
             part = values[at:at + BLOCK_ELEMENTS]
             direct = part.dtype == torch.float32 and part.device.type == "cpu"
             floats = part if direct else torch.empty(part.numel())
             array = floats.numpy()
             _core.read_floats(self._core, index, begin + at, array, factor)
-            crc = crc_of(floats, crc)
+            checksum.add(floats)
             if not direct:
                 part.copy_(floats)
-        return crc
+        return checksum
 
     def _fill_frozen(self):
         rank = self._layout.ranks.rank
