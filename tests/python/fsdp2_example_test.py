@@ -1,8 +1,5 @@
 """examples/fsdp2_offload.py, as a user runs it."""
-import os
 import pathlib
-import socket
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -13,36 +10,25 @@ except ImportError as error:
     print(f"skipped: {error}; scripts/setup_interop installs torch")
     sys.exit(77)
 
+import launch
 import muonstore
 
 EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "fsdp2_offload.py"
 
 
-def losses_of(command, **environment):
+def losses_of(printed):
     """By step."""
-    done = subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment})
-    if done.returncode:
-        raise AssertionError(done.stdout + done.stderr)
-    pairs = [line.split() for line in done.stdout.splitlines()]
+    pairs = [line.split() for line in printed.splitlines()]
     return {int(p[0]): float(p[1]) for p in pairs
             if len(p) == 2 and p[0].isdigit()}
 
 
 def torchrun(num_ranks, *options):
-    return losses_of(["-m", "torch.distributed.run", "--standalone",
-                      "--nproc-per-node", str(num_ranks), str(EXAMPLE),
-                      *options])
+    return losses_of(launch.torchrun(num_ranks, EXAMPLE, *options))
 
 
 def alone(*options):
-    """Without the launcher, which takes as long as a rank to start."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    return losses_of([str(EXAMPLE), *options], RANK="0", WORLD_SIZE="1",
-                     MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    return losses_of(launch.alone(EXAMPLE, *options))
 
 
 class ExampleTest(unittest.TestCase):
