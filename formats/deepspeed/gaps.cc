@@ -101,7 +101,8 @@ class Search {
       return;
     }
     const Scalar* step = FindScalar(rank->flat[flat_group].scalars, "step");
-    if (step != nullptr && std::holds_alternative<int64_t>(*step)) {
+    if (step != nullptr && std::holds_alternative<int64_t>(*step) &&
+        std::get<int64_t>(*step) >= 0) {
       return;
     }
     // Old optimizers count in the param group.
@@ -113,7 +114,7 @@ class Search {
         StrCat("the state of ", group.name, " has no usable step",
                counted ? "; the param group counts one" : ""),
         {.file = rank->file->path(),
-         .expected = "an integer",
+         .expected = "a count",
          .found = step == nullptr ? "nothing" : ScalarToString(*step)});
   }
 
@@ -122,7 +123,8 @@ class Search {
     for (const char* name :
          {"global_steps", "skipped_steps", "global_samples"}) {
       const auto value = root.Find(name);
-      const bool usable = value && value->is(torchfile::ValueType::kInt);
+      const bool usable =
+          value && value->is(torchfile::ValueType::kInt) && value->AsInt() >= 0;
       const bool needed = std::string_view(name) == "global_steps";
       if (usable || (!value && !needed)) {
         continue;
@@ -130,7 +132,7 @@ class Search {
       Add(needed ? Severity::kFault : Severity::kWarning, "counter_missing",
           StrCat(name, " has no usable value"),
           {.file = parts_.model->file->path(),
-           .expected = "an integer",
+           .expected = "a count",
            .found = value ? value->Describe(60) : "nothing"});
     }
   }

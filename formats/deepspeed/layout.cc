@@ -143,8 +143,10 @@ class LayoutBuilder {
 
   static void AddStep(const FlatState& flat, ParamGroup& group) {
     for (const auto& [name, value] : flat.scalars) {
-      if (name == "step" && std::holds_alternative<int64_t>(value)) {
-        group.step = std::get<int64_t>(value);
+      const auto* step = std::get_if<int64_t>(&value);
+      // gaps.h says what is wrong with a negative one.
+      if (name == "step" && step != nullptr && *step >= 0) {
+        group.step = *step;
       }
     }
   }

@@ -1,5 +1,9 @@
 #include "formats/native/json_fields.h"
 
+#include <set>
+#include <string>
+#include <vector>
+
 #include "formats/native/hash.h"
 #include "formats/native/text.h"
 
@@ -31,6 +35,15 @@ void CheckDepth(std::string_view text) {
   }
 }
 
+void CheckNewKey(const nlohmann::json& key, std::set<std::string>& keys) {
+  const auto& name = key.get_ref<const std::string&>();
+  if (!keys.insert(name).second) {
+    throw Error(ErrorCode::kDataLoss,
+                StrCat("the manifest has the field ", Printable(name),
+                       " twice in one object"));
+  }
+}
+
 }  // namespace
 
 void FailField(std::string_view field, std::string_view expected,
@@ -45,7 +58,22 @@ void FailField(std::string_view field, std::string_view expected,
 nlohmann::json ParseJson(std::string_view text) {
   CheckDepth(text);
   try {
-    return nlohmann::json::parse(text);
+    // A key that comes twice would give one reader the first value and another
+    // the last.
+    std::vector<std::set<std::string>> keys;
+    return nlohmann::json::parse(
+        text, [&](int /*depth*/, nlohmann::json::parse_event_t event,
+                  const nlohmann::json& parsed) {
+          using Event = nlohmann::json::parse_event_t;
+          if (event == Event::object_start) {
+            keys.emplace_back();
+          } else if (event == Event::object_end) {
+            keys.pop_back();
+          } else if (event == Event::key) {
+            CheckNewKey(parsed, keys.back());
+          }
+          return true;
+        });
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorCode::kDataLoss,
                 StrCat("the manifest is no JSON: ", Printable(error.what())));

@@ -26,6 +26,47 @@ Partitioning BuildPartitioning(const Manifest& manifest) {
   }
 }
 
+// What is written twice, for readers that need one part alone, says the same.
+void CheckDescriptions(const Manifest& manifest) {
+  const CheckpointInfo& info = manifest.info;
+  if (info.num_ranks != manifest.rule.num_ranks ||
+      info.stage != manifest.rule.stage) {
+    Contradiction("run and rule name another stage or number of ranks");
+  }
+  for (const FlatGroup& flat : manifest.flat_groups) {
+    for (const int32_t parameter : flat.parameters) {
+      const ParameterSpec& spec =
+          manifest.parameters[static_cast<size_t>(parameter)];
+      if (spec.group != flat.group) {
+        Contradiction("its param group is not its flat group's", spec.name);
+      }
+    }
+  }
+  for (const ParameterSpec& spec : manifest.parameters) {
+    const auto group = static_cast<size_t>(spec.group);
+    if (group >= info.groups.size()) {
+      Contradiction("there is no such param group", spec.name);
+    }
+    if (spec.optimizer != info.groups[group].optimizer) {
+      Contradiction("its optimizer is not its param group's", spec.name);
+    }
+  }
+}
+
+// Of a tensor of one of `parameters`.
+void CheckOwner(const ManifestTensor& entry, const Manifest& manifest) {
+  if (entry.parameter < 0) {
+    return;
+  }
+  const ParameterSpec& spec =
+      manifest.parameters[static_cast<size_t>(entry.parameter)];
+  if (entry.tensor.group != spec.group ||
+      entry.tensor.optimizer != spec.optimizer) {
+    Contradiction("its param group or optimizer is not its parameter's",
+                  entry.tensor.key.ToString());
+  }
+}
+
 void CheckSlot(const Slot& slot, const Partitioning& partitioning) {
   CheckedMultiply(slot.num_elements, SizeBytes(slot.dtype), "a segment");
   if (slot.flat_group < 0) {
@@ -63,6 +104,7 @@ Layout::Layout(const Manifest& manifest)
     Contradiction(StrCat(manifest.files.size(), " rank files for ", num_ranks(),
                          " ranks"));
   }
+  CheckDescriptions(manifest);
   PlaceSlots(manifest);
   CheckTensors(manifest);
 }
@@ -128,6 +170,7 @@ void Layout::CheckTensors(const Manifest& manifest) const {
       Contradiction("there is no such param group", name);
     }
     CheckMissing(tensor);
+    CheckOwner(entry, manifest);
     if (tensor.shape.num_elements() == 0) {
       continue;
     }

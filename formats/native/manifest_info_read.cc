@@ -42,10 +42,9 @@ std::optional<double> ToOptionalDouble(const json& value,
   return value.is_null() ? std::nullopt : std::optional(ToDouble(value, field));
 }
 
-std::optional<int64_t> ToOptionalInteger(const json& value,
-                                         std::string_view field) {
+std::optional<int64_t> ToOptionalStep(const json& value) {
   return value.is_null() ? std::nullopt
-                         : std::optional(AsInteger(value, field, kMinInt64));
+                         : std::optional(AsInteger(value, "step", 0));
 }
 
 Scalar ToScalar(const json& value, std::string_view field) {
@@ -104,7 +103,7 @@ ParamGroup ToGroup(const json& value) {
   group.name = fields.Text("name");
   group.optimizer =
       AsWord(fields.Get("optimizer"), "optimizer", kOptimizerWords);
-  group.step = ToOptionalInteger(fields.Get("step"), "step");
+  group.step = ToOptionalStep(fields.Get("step"));
   group.num_parameters = fields.Integer("num_parameters", 0);
   group.num_elements = fields.Integer("num_elements", 0);
   group.hyper_parameters =
@@ -143,7 +142,7 @@ Finding ToFinding(const json& value) {
 
 void ReadRun(const json& value, CheckpointInfo& info) {
   Fields fields(value, "run");
-  info.step = ToOptionalInteger(fields.Get("step"), "step");
+  info.step = ToOptionalStep(fields.Get("step"));
   if (const json& stage = fields.Get("stage"); !stage.is_null()) {
     info.stage = static_cast<int32_t>(AsInteger(stage, "stage", 1, 3));
   }
