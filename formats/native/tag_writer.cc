@@ -55,22 +55,13 @@ TagWriter::TagWriter(os::OutputRoot& root, const std::string& tag,
     : root_(root),
       directory_(Join(root.path(), tag)),
       save_id_(std::move(save_id)) {
-  os::RequireTagName(tag, root.path());
-  os::RequireNoLink(fs(), directory_);
   CleanLeftovers(root);
-  const auto status = fs().Stat(directory_);
-  if (status && status->type != FileType::kDirectory) {
-    throw Error(ErrorCode::kInvalidArgument, "is no directory",
-                {.file = directory_});
-  }
+  const bool exists = os::TagFolderExists(root, tag);
   // A folder without anything in it, as a save that died may leave, is no tag.
-  if (status && !overwrite && !fs().List(directory_).empty()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "the tag exists already; --overwrite (the option overwrite) "
-                "replaces it",
-                {.file = directory_});
+  if (exists && !overwrite && !fs().List(directory_).empty()) {
+    os::RefuseExistingTag(directory_);
   }
-  made_directory_ = !status;
+  made_directory_ = !exists;
   fs().CreateDirectories(directory_);
 }
 

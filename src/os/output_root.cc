@@ -40,6 +40,16 @@ std::string ParentOf(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
+// What is written to a link lands elsewhere.
+void RequireNoLink(FileSystem& fs, const std::string& path) {
+  if (const auto target = fs.ReadLink(path)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "is a link, through which another folder would be written; "
+                "remove the link or write a tag of another name",
+                {.file = path, .found = Printable(*target)});
+  }
+}
+
 }  // namespace
 
 void RequireTagName(const std::string& tag, const std::string& root) {
@@ -59,13 +69,23 @@ void RequireTagName(const std::string& tag, const std::string& root) {
   }
 }
 
-void RequireNoLink(FileSystem& fs, const std::string& path) {
-  if (const auto target = fs.ReadLink(path)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "is a link, through which another folder would be written; "
-                "remove the link or write a tag of another name",
-                {.file = path, .found = Printable(*target)});
+bool TagFolderExists(const OutputRoot& root, const std::string& tag) {
+  RequireTagName(tag, root.path());
+  const std::string folder = Join(root.path(), tag);
+  RequireNoLink(root.fs(), folder);
+  const auto status = root.fs().Stat(folder);
+  if (status && status->type != FileType::kDirectory) {
+    throw Error(ErrorCode::kInvalidArgument, "is no directory",
+                {.file = folder});
   }
+  return status.has_value();
+}
+
+void RefuseExistingTag(const std::string& folder) {
+  throw Error(ErrorCode::kInvalidArgument,
+              "the tag exists already; --overwrite (the option overwrite) "
+              "replaces it",
+              {.file = folder});
 }
 
 void RemoveTree(FileSystem& fs, const std::string& path) {
@@ -244,20 +264,10 @@ void RemoveDirectoryOf(OutputRoot& root, const std::string& tag) {
 StagedDirectory::StagedDirectory(OutputRoot& root, std::string tag,
                                  bool overwrite)
     : root_(root), tag_(std::move(tag)) {
-  RequireTagName(tag_, root_.path());
   staging_ = Join(root_.path(), HiddenName(tag_, kPartialSuffix));
   final_ = Join(root_.path(), tag_);
-  RequireNoLink(root_.fs(), final_);
-  const auto status = root_.fs().Stat(final_);
-  if (status && status->type != FileType::kDirectory) {
-    throw Error(ErrorCode::kInvalidArgument, "is no directory",
-                {.file = final_});
-  }
-  if (status && !overwrite) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "the tag exists already; --overwrite (the option overwrite) "
-                "replaces it",
-                {.file = final_});
+  if (TagFolderExists(root_, tag_) && !overwrite) {
+    RefuseExistingTag(final_);
   }
   root_.fs().CreateDirectories(staging_);
 }

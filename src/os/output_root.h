@@ -30,9 +30,6 @@ void RemoveTree(FileSystem& fs, const std::string& path);
 // Error(kInvalidArgument) for what cannot be the name of a tag in `root`.
 void RequireTagName(const std::string& tag, const std::string& root);
 
-// Error(kInvalidArgument) for a link: what is written to it lands elsewhere.
-void RequireNoLink(FileSystem& fs, const std::string& path);
-
 class OutputRoot {
  public:
   OutputRoot(std::shared_ptr<FileSystem> fs, std::string root);
@@ -57,6 +54,11 @@ class OutputRoot {
   std::vector<std::string> created_;  // Directories that were absent before.
   std::unique_ptr<FileLock> lock_;
 };
+
+// Whether the root has a folder of this name. Error(kInvalidArgument) for a
+// name that no tag can have, and for a link or a file in its place.
+bool TagFolderExists(const OutputRoot& root, const std::string& tag);
+[[noreturn]] void RefuseExistingTag(const std::string& folder);
 
 // A file of the root that appears whole or not at all. Once it is written and
 // synced, Commit() only renames: after the commit of a tag nothing is left that
