@@ -1,11 +1,10 @@
 #include "formats/deepspeed/model_states.h"
 
-#include <algorithm>
-#include <array>
 #include <iterator>
 #include <unordered_set>
 #include <utility>
 
+#include "formats/deepspeed/carried_values.h"
 #include "src/base/str.h"
 
 namespace muonstore::deepspeed {
@@ -14,48 +13,6 @@ using torchfile::Value;
 using torchfile::ValueType;
 
 namespace {
-
-// Keys that DeepSpeed itself writes; every other key is client state.
-constexpr std::array<std::string_view, 22> kOwnKeys = {
-    "module",
-    "buffer_names",
-    "optimizer",
-    "param_shapes",
-    "frozen_param_shapes",
-    "shared_params",
-    "frozen_param_fragments",
-    "lr_scheduler",
-    "data_sampler",
-    "random_ltd",
-    "sparse_tensor_module_names",
-    "skipped_steps",
-    "global_steps",
-    "global_samples",
-    "dp_world_size",
-    "mp_world_size",
-    "checkpoint_parallel_dimensions",
-    "ds_config",
-    "ds_version",
-    "universal_checkpoint_info",
-    "ds_autoep_layers",
-    "num_experts",
-};
-
-// Of these, the ones that hold state nobody interprets here.
-constexpr std::array<std::string_view, 5> kCarriedKeys = {
-    "optimizer", "lr_scheduler", "data_sampler", "random_ltd",
-    "universal_checkpoint_info"};
-
-template <size_t N>
-bool Contains(const std::array<std::string_view, N>& keys,
-              std::string_view key) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
-
-bool HasContent(const std::optional<Value>& value) {
-  return value && !value->is_none() &&
-         !(value->is(ValueType::kDict) && value->size() == 0);
-}
 
 void RefuseUnsupported(Value root, const RunConfig& config) {
   const auto refuse = [](std::string_view feature) {
@@ -158,29 +115,19 @@ void SortOutTies(ModelStates& states) {
   }
 }
 
+std::optional<int64_t> LookupCount(Value root, std::string_view name) {
+  const auto value = LookupInt(root, {name});
+  return value && *value >= 0 ? value : std::nullopt;
+}
+
 void ReadCounters(Value root, ModelStates& states) {
   states.dp_world_size = LookupInt(root, {"dp_world_size"}).value_or(0);
-  states.global_steps = LookupInt(root, {"global_steps"});
-  states.skipped_steps = LookupInt(root, {"skipped_steps"});
+  states.global_steps = LookupCount(root, "global_steps");
+  states.skipped_steps = LookupCount(root, "skipped_steps");
   for (const char* name : {"global_steps", "skipped_steps", "global_samples"}) {
     if (const auto value = LookupInt(root, {name})) {
       states.counters.emplace_back(name, *value);
     }
-  }
-}
-
-void ReadCarried(Value root, ModelStates& states) {
-  for (size_t i = 0; i < root.size(); ++i) {
-    const auto [key, value] = root.entry(i);
-    const std::string name = key.is(ValueType::kString)
-                                 ? std::string(key.AsString())
-                                 : key.Describe();
-    const bool own = Contains(kOwnKeys, name);
-    if (own && !(Contains(kCarriedKeys, name) && HasContent(value))) {
-      continue;
-    }
-    states.carried.push_back(
-        {own ? name : "client_state." + name, value.Describe()});
   }
 }
 
@@ -203,7 +150,7 @@ ModelStates Parse(std::shared_ptr<const torchfile::TorchFile> file) {
   ReadNames(root, states);
   SortOutTies(states);
   ReadCounters(root, states);
-  ReadCarried(root, states);
+  states.carried = CarriedValues(root);
   return states;
 }
 

@@ -49,6 +49,11 @@ Scalar TensorToScalar(const torchfile::TorchFile& file, Value value) {
 
 }  // namespace
 
+bool HasContent(const std::optional<Value>& value) {
+  return value && !value->is_none() &&
+         !(value->is(ValueType::kDict) && value->size() == 0);
+}
+
 std::optional<Value> Lookup(std::optional<Value> value,
                             std::initializer_list<std::string_view> keys) {
   for (const std::string_view key : keys) {

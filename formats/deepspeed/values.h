@@ -38,6 +38,9 @@ Scalar ToScalar(const torchfile::TorchFile& file, torchfile::Value value);
 // True for plain numbers and for tensors without dimensions.
 bool IsScalarState(torchfile::Value value);
 
+// Something other than none and an empty dict.
+bool HasContent(const std::optional<torchfile::Value>& value);
+
 // A list of non-negative integers; anything else is Error(kDataLoss).
 std::vector<int64_t> ToIntList(torchfile::Value value);
 

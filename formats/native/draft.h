@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "formats/native/block_table.h"
@@ -54,6 +55,12 @@ class Draft {
   // rank's file in the size that the rank reports.
   void TakeReports(const TagWriter& tag,
                    std::span<const std::vector<std::byte>> reports);
+
+  // What the manifest says of the values that WriteRest() will be given, where
+  // the source's info does not.
+  void NameCarried(std::vector<CarriedValue> values) {
+    plan_.manifest.info.carried = std::move(values);
+  }
 
   // Once every rank's file is complete: the checksums, what is carried (null:
   // nothing), the view and the staged manifest, all durable.

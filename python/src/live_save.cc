@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "formats/deepspeed/carried_values.h"
 #include "formats/native/carried.h"
 #include "formats/native/file_names.h"
 #include "formats/native/rank_writer.h"
@@ -110,6 +111,11 @@ void LiveSave::Commit(const std::vector<std::vector<std::byte>>& reports,
                       const std::vector<std::string>& carried) {
   draft_->TakeReports(*tag_, reports);
   const native::NativeCarriedState values(fs_, carried);
+  if (!carried.empty()) {
+    if (const auto first = values.rank(0).model_states) {
+      draft_->NameCarried(deepspeed::CarriedValues(first->value()));
+    }
+  }
   draft_->WriteRest(*tag_, carried.empty() ? nullptr : &values);
   std::unique_ptr<os::StagedFile> latest;
   if (options_.set_latest) latest = os::StageLatest(*root_, options_.tag);

@@ -155,6 +155,10 @@ def case_problems(scratch, trained, resumed, converted):
     with open(f"{folder}/seen", "rb") as f:
         first = pickle.load(f)
     problems = [str(f) for f in muonstore.verify(root)["findings"]]
+    summary = muonstore.open(root).summary
+    carried = {value["path"] for value in summary["carried"]}
+    if not {"client_state.fixture", "client_state.rank"} <= carried:
+        problems.append(f"the summary lists as carried {carried}")
     cell = parse_run(converted)
     layout = {} if cell["stage"] < 3 else {"zero_init": False}
     if "palign" in converted:
