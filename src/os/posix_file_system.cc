@@ -217,6 +217,8 @@ class PosixFileSystemImpl final : public FileSystem {
   void AddDirect(OpenFile& file, int access) const {
     FileDescriptor fd(
         ::open(file.path.c_str(), access | O_DIRECT | O_CLOEXEC | O_NONBLOCK));
+    // Too many open files, or gone by now: that says nothing of O_DIRECT.
+    if (!fd.valid() && errno != EINVAL && errno != EOPNOTSUPP) return;
     if (!fd.valid() || !io_->uses_direct() || !PassesProbe(fd, file, access)) {
       io_->SayNotDirect(file.path);
     } else if (IsSameFile(fd, file)) {
