@@ -8,8 +8,9 @@
 //   on the calling thread alone: loops are never nested. So do all loops in a
 //   process that was forked off, where the threads are not; it may destroy the
 //   pool.
-// Failures: Error(kInvalidArgument) for fewer than one thread;
-//   Error(kResourceExhausted) where the OS starts no more threads. What an item
+// Failures: Error(kInvalidArgument) for fewer than one thread or more than
+//   kMaxThreads; Error(kResourceExhausted) where the OS starts no more threads.
+//   What an item
 //   throws comes out of ParallelFor: that of the smallest item that threw,
 //   after every running item has ended; no further item is started.
 
@@ -24,6 +25,9 @@ namespace muonstore {
 
 class ThreadPool {
  public:
+  // More are a mistake, which would take minutes to fail.
+  static constexpr int kMaxThreads = 4096;
+
   // `num_threads` includes the thread that calls ParallelFor, so that a pool of
   // one starts none and runs every loop inline.
   explicit ThreadPool(int num_threads);

@@ -7,6 +7,7 @@ from typing import Any, Optional, Union
 
 from muonstore import _arrays
 from muonstore._load import _core
+from muonstore._numbers import count, num_threads
 from muonstore._progress import Progress, callback_of
 
 Path = Union[str, "os.PathLike[str]"]
@@ -102,9 +103,11 @@ class Checkpoint:
         "stable_rank", "singular_values", ... as `ckpt-inspect stats --json`.
         """
         choice = _core.StatsChoice()
-        choice.param, choice.state, choice.top = param, state, top
-        choice.per_head, choice.split = per_head, list(split)
-        choice.jobs = jobs or os.cpu_count() or 1
+        choice.param, choice.state = param, state
+        choice.top = count("top", top)
+        choice.per_head = count("per_head", per_head)
+        choice.split = list(split)
+        choice.jobs = num_threads("jobs", jobs)
         text = _core.stats_json(self._full(), choice, vs and vs._full(),
                                 callback_of(progress))
         return [_with_floats(matrix) for matrix in json.loads(text)["matrices"]]
@@ -155,10 +158,13 @@ def _rows_of(shape, rows):
         return 0, shape
     if not shape:
         _core.fail("InvalidArgument", "a tensor without dimensions has no rows")
-    if isinstance(rows, int):
+    if hasattr(rows, "__index__"):
         rows = slice(rows, rows + 1) if rows != -1 else slice(-1, None)
     if isinstance(rows, range):
         rows = slice(rows.start, rows.stop, rows.step)
+    if not isinstance(rows, slice):
+        _core.fail("InvalidArgument", "rows are one row, a slice or a range",
+                   found=repr(rows))
     first, stop, step = rows.indices(shape[0])
     if step != 1 or (rows.stop is not None and rows.stop > shape[0]):
         _core.fail("InvalidArgument", "rows are a range inside of the tensor, "

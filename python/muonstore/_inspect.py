@@ -7,6 +7,7 @@ from typing import Optional, Union
 
 from muonstore._checkpoint import Checkpoint, open as open_checkpoint
 from muonstore._load import _core
+from muonstore._numbers import num_threads
 from muonstore._progress import Progress, callback_of
 
 Path = Union[str, "os.PathLike[str]"]
@@ -38,7 +39,7 @@ def diff(a: Union[Path, Checkpoint], b: Union[Path, Checkpoint], *,
     choice = _core.DiffChoice()
     choice.param, choice.state = param, state
     choice.rtol, choice.atol = rtol, atol
-    choice.jobs = jobs or os.cpu_count() or 1
+    choice.jobs = num_threads("jobs", jobs)
     first, second = (it if isinstance(it, Checkpoint) else open_checkpoint(it)
                      for it in (a, b))
     return json.loads(_core.diff_json(first._full(), second._full(), choice,

@@ -1,11 +1,11 @@
 """muonstore.orthogonalize: what Muon's step makes of a matrix."""
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 
+from muonstore import _numbers
 from muonstore._load import _core
 
 
@@ -29,7 +29,7 @@ def orthogonalize(matrices: Any, *, coefficients: str = "jordan5",
     batch = array.reshape(-1, *array.shape[-2:])
     out = np.empty_like(batch)
     _core.orthogonalize(batch, out, coefficients, precision,
-                        num_threads or os.cpu_count() or 1)
+                        _numbers.num_threads("num_threads", num_threads))
     return out.reshape(array.shape)
 
 

@@ -160,10 +160,11 @@ class ThreadPool::Impl {
 };
 
 ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads) {
-  if (num_threads < 1) {
+  if (num_threads < 1 || num_threads > kMaxThreads) {
     throw Error(ErrorCode::kInvalidArgument,
-                "a thread pool needs a thread at least",
-                {.expected = "1 thread or more", .found = StrCat(num_threads)});
+                "a thread pool cannot have this many threads",
+                {.expected = StrCat("1 to ", kMaxThreads),
+                 .found = StrCat(num_threads)});
   }
   if (num_threads > 1) {
     impl_ = Impl::Start(num_threads - 1);

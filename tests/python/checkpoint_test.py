@@ -57,7 +57,8 @@ class ReadTest(unittest.TestCase):
 
     def test_rows_that_are_not_there(self):
         ckpt = muonstore.open(root(CASES[0]))
-        for rows in (slice(0, 73), 72, slice(0, 10, 2), range(0, 100)):
+        for rows in (slice(0, 73), 72, slice(0, 10, 2), range(0, 100),
+                     "0:8", 1.5):
             with self.assertRaises(muonstore.InvalidArgumentError):
                 ckpt.read(QKV, rows=rows)
 
@@ -171,6 +172,16 @@ class InspectTest(unittest.TestCase):
         for matrix in muonstore.open(root(CASES[0])).stats():
             self.assertTrue(math.isfinite(matrix["ratio_to_master"]))
 
+    def test_numbers_that_make_no_sense(self):
+        ckpt = muonstore.open(root(CASES[0]))
+        for options in ({"jobs": -1}, {"jobs": "2"}, {"per_head": -3},
+                        {"top": -1}):
+            with self.assertRaisesRegex(muonstore.InvalidArgumentError,
+                                        next(iter(options))):
+                ckpt.stats(**options)
+        with self.assertRaisesRegex(muonstore.InvalidArgumentError, "jobs"):
+            muonstore.diff(ckpt.path, ckpt.path, jobs=-1)
+
     def test_diff(self):
         a, b = root("s2-ws2-fp32-none-base"), root("s3-ws2-fp32-cpu-base")
         self.assertTrue(muonstore.diff(a, b)["same_state"])
@@ -231,7 +242,8 @@ class OrthogonalizeTest(unittest.TestCase):
             one, muonstore.orthogonalize(matrix, num_threads=3))
 
     def test_what_makes_no_sense(self):
-        for options in ({"precision": "f8"}, {"coefficients": "mine"}):
+        for options in ({"precision": "f8"}, {"coefficients": "mine"},
+                        {"num_threads": -1}, {"num_threads": 10**6}):
             with self.assertRaises(muonstore.InvalidArgumentError):
                 muonstore.orthogonalize(np.eye(3), **options)
         with self.assertRaisesRegex(muonstore.InvalidArgumentError, "finite"):

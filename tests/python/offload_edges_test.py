@@ -1,4 +1,5 @@
 """What else programs do with an optimizer, and what they get wrong."""
+import os
 import sys
 import tempfile
 import unittest
@@ -89,6 +90,13 @@ class WeightsTest(unittest.TestCase):
         with self.assertRaisesRegex(muonstore.InvalidArgumentError, "expand"):
             OffloadMuon([("w", weight)])
 
+    def test_memory_of_two_parameters_is_refused(self):
+        weight = torch.nn.Parameter(torch.ones(4, 4))
+        twin = torch.nn.Parameter(weight.detach())
+        with self.assertRaisesRegex(muonstore.InvalidArgumentError,
+                                    "memory with another"):
+            OffloadMuon([("w", weight), ("twin", twin)])
+
 
 class StateTest(unittest.TestCase):
     def test_torchs_checkpoint_door_changes_nothing(self):
@@ -155,6 +163,21 @@ class HyperParametersTest(unittest.TestCase):
             with self.subTest(options):
                 with self.assertRaises(muonstore.InvalidArgumentError):
                     make(**options)
+
+    def test_settings_of_the_store_that_make_no_sense(self):
+        for options in ({"num_threads": -1}, {"num_threads": 10**6},
+                        {"num_threads": 2.5}, {"max_snapshot_bytes": -1}):
+            with self.subTest(options):
+                with self.assertRaises(muonstore.InvalidArgumentError):
+                    make(**options)
+        with tempfile.TemporaryDirectory() as folder:
+            for options in ({"nvme_kinds": "momentum"},
+                            {"nvme_kinds": ["moment"]},
+                            {"resident_below_bytes": -1}):
+                with self.subTest(options):
+                    with self.assertRaises(muonstore.InvalidArgumentError):
+                        make(nvme_dir=folder, **options)
+            self.assertEqual(os.listdir(folder), [])
 
     def test_use_muon_is_a_boolean(self):
         group = {"params": list(seeded.Model().named_parameters()),

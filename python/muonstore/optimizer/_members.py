@@ -98,12 +98,14 @@ def members_of(param_groups: list[dict],
     dtype, the index of its param group."""
     layout = layout_rule(layouts, param_groups)
     numbers: dict = {}
+    owners: dict[int, str] = {}
     members = []
     for index, group in enumerate(param_groups):
         optimizer = "muon" if group["use_muon"] else "adam"
         for name, param in zip(group["param_names"], group["params"]):
             trained = param.requires_grad
             _require_own_elements(name, param)
+            _require_own_memory(name, param, owners)
             key = (index, param.dtype)
             number = numbers.setdefault(key, len(numbers)) if trained else 0
             members.append(Member(
@@ -120,6 +122,15 @@ def _require_own_elements(name: str, param: torch.Tensor) -> None:
            for stride, size in zip(part.stride(), part.shape)):
         invalid("elements of this parameter share memory (expand); give its "
                 "contiguous copy", name)
+
+
+def _require_own_memory(name: str, param: torch.Tensor,
+                        owners: dict[int, str]) -> None:
+    """Two names of one memory would each be updated, and the last one kept."""
+    address = local(param).data_ptr()  # 0: no elements, or no memory at all.
+    if address and owners.setdefault(address, name) != name:
+        invalid("this parameter shares its memory with another; tie them as "
+                "one parameter", name, found=owners[address])
 
 
 class Targets:

@@ -9,6 +9,7 @@ from typing import Any, Optional, Sequence, Union
 import torch
 
 from muonstore._load import _core
+from muonstore._numbers import count
 from muonstore.optimizer._groups import invalid
 from muonstore.optimizer._placement import Placement
 from muonstore.optimizer._ranks import connect
@@ -39,15 +40,25 @@ def make_options(placement: Placement, num_groups: int,
     options = _core.OffloadOptions(connect(placement, settings.timeout_s),
                                    placement.row_shards, num_groups)
     options.accumulates = accumulates
-    options.num_threads = settings.num_threads or torch.get_num_threads()
-    options.max_snapshot_bytes = settings.max_snapshot_bytes
+    options.num_threads = (count("num_threads", settings.num_threads or 0)
+                           or torch.get_num_threads())
+    options.max_snapshot_bytes = count("max_snapshot_bytes",
+                                       settings.max_snapshot_bytes)
     options.set_newton_schulz(settings.coefficients, settings.form,
                               settings.precision)
     if settings.nvme_dir is not None:
         options.set_nvme(os.fspath(settings.nvme_dir),
-                         list(settings.nvme_kinds),
-                         settings.resident_below_bytes)
+                         _kinds(settings.nvme_kinds),
+                         count("resident_below_bytes",
+                               settings.resident_below_bytes))
     return options
+
+
+def _kinds(kinds: Sequence[str]) -> list[str]:
+    if isinstance(kinds, str):
+        invalid("nvme_kinds is a list of kinds of state",
+                expected=f"[{kinds!r}]", found=repr(kinds))
+    return list(kinds)
 
 
 def _accumulates(convention: str) -> bool:
