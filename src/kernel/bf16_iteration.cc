@@ -17,9 +17,9 @@
 namespace muonstore {
 namespace {
 
-class Iteration {
+class Bf16Iteration {
  public:
-  explicit Iteration(const NewtonSchulzParts& parts)
+  explicit Bf16Iteration(const NewtonSchulzParts& parts)
       : plan_(parts.plan),
         matrix_(parts.matrix),
         work_(parts.work),
@@ -102,7 +102,7 @@ Block<const float> Const(const Block<float>& block) {
   return {block.data, block.ld, block.rows, block.cols};
 }
 
-Range2d Iteration::XBlock(int64_t index) const {
+Range2d Bf16Iteration::XBlock(int64_t index) const {
   const Panels& panels = plan_.x_panels;
   const int64_t panel = index / blocks_a_panel();
   const int64_t begin = index % blocks_a_panel() * plan_.panel_cols;
@@ -111,7 +111,7 @@ Range2d Iteration::XBlock(int64_t index) const {
   return {0, plan_.n, panels.begin(panel) + begin, panels.begin(panel) + end};
 }
 
-void Iteration::LoadPart(const Range2d& range, float* tile) const {
+void Bf16Iteration::LoadPart(const Range2d& range, float* tile) const {
   const Range2d inside = Inside(range);
   const SplitBlock x = XPart(range);
   if (inside.rows() < range.rows() || inside.cols() < range.cols()) {
@@ -133,7 +133,7 @@ void Iteration::LoadPart(const Range2d& range, float* tile) const {
   }
 }
 
-void Iteration::Load() {
+void Bf16Iteration::Load() {
   team_.Run(num_x_blocks(), [&](int64_t task, int worker) {
     ForEachPart(XBlock(task), [&](const Range2d& range) {
       LoadPart(range, Scratch(worker).tile);
@@ -142,8 +142,8 @@ void Iteration::Load() {
 }
 
 template <typename Epilogue>
-void Iteration::MultiplyTriangle(const Panels& panels, const BF16* matrix,
-                                 const Epilogue& epilogue) {
+void Bf16Iteration::MultiplyTriangle(const Panels& panels, const BF16* matrix,
+                                     const Epilogue& epilogue) {
   const auto num_tasks = static_cast<int64_t>(plan_.triangle.size());
   team_.Run(num_tasks, [&](int64_t task, int worker) {
     const Range2d& range = plan_.triangle[static_cast<size_t>(task)];
@@ -175,8 +175,8 @@ void Iteration::MultiplyTriangle(const Panels& panels, const BF16* matrix,
   });
 }
 
-void Iteration::RoundSymmetric(const Range2d& range, const Block<float>& tile,
-                               BF16* out) const {
+void Bf16Iteration::RoundSymmetric(const Range2d& range,
+                                   const Block<float>& tile, BF16* out) const {
   if (range.row_end == range.col_end) {
     const int64_t begin = range.row_begin - range.col_begin;
     MirrorSquare({tile.data + begin, tile.ld, range.rows(), range.rows()});
@@ -189,7 +189,7 @@ void Iteration::RoundSymmetric(const Range2d& range, const Block<float>& tile,
                       panels.ld(range.row_begin));
 }
 
-void Iteration::ComputeGram() {
+void Bf16Iteration::ComputeGram() {
   MultiplyTriangle(plan_.x_panels, buffers_.x_upper,
                    [&](const Range2d& range, const Block<float>& tile) {
                      RoundSymmetric(range, tile, buffers_.gram_bf16);
@@ -198,7 +198,7 @@ void Iteration::ComputeGram() {
 
 // Both terms take the rounded Gram matrix: the polynomial is then the exact one
 // of a nearby matrix.
-void Iteration::ComputePolynomial(const FloatStep& step) {
+void Bf16Iteration::ComputePolynomial(const FloatStep& step) {
   const Panels& panels = plan_.n_panels;
   const BF16* gram = buffers_.gram_bf16;
   MultiplyTriangle(
@@ -210,7 +210,7 @@ void Iteration::ComputePolynomial(const FloatStep& step) {
       });
 }
 
-void Iteration::Pack(const Range2d& block, BF16* packed) const {
+void Bf16Iteration::Pack(const Range2d& block, BF16* packed) const {
   const Panels& panels = plan_.n_panels;
   for (int64_t p = 0; p < panels.count(); ++p) {
     const int64_t begin = panels.begin(p);
@@ -221,8 +221,9 @@ void Iteration::Pack(const Range2d& block, BF16* packed) const {
   }
 }
 
-void Iteration::FinishPart(const Range2d& range, const Block<float>& product,
-                           float a, size_t num_left) const {
+void Bf16Iteration::FinishPart(const Range2d& range,
+                               const Block<float>& product, float a,
+                               size_t num_left) const {
   const SplitBlock x = XPart(range);
   if (num_left >= kNumRoundedSteps) {
     AddScaledSplit(x, Const(product), a);
@@ -234,8 +235,8 @@ void Iteration::FinishPart(const Range2d& range, const Block<float>& product,
   }
 }
 
-void Iteration::StoreResult(const Range2d& range, const Block<float>& product,
-                            float a) const {
+void Bf16Iteration::StoreResult(const Range2d& range,
+                                const Block<float>& product, float a) const {
   const Range2d inside = Inside(range);
   const SplitBlock x = XPart(range);
   const Block<float> result = {product.data, product.ld, inside.rows(),
@@ -253,7 +254,7 @@ void Iteration::StoreResult(const Range2d& range, const Block<float>& product,
   }
 }
 
-void Iteration::Run(const FloatStep& step, size_t num_left) {
+void Bf16Iteration::Run(const FloatStep& step, size_t num_left) {
   ComputeGram();
   ComputePolynomial(step);
   const Panels& panels = plan_.n_panels;
@@ -285,7 +286,7 @@ void Iteration::Run(const FloatStep& step, size_t num_left) {
 
 void RunBF16NewtonSchulz(const NewtonSchulzParts& parts,
                          const std::vector<QuinticStep>& steps) {
-  Iteration iteration(parts);
+  Bf16Iteration iteration(parts);
   iteration.Load();
   for (size_t i = 0; i < steps.size(); ++i) {
     iteration.Run(Rounded(steps[i]), steps.size() - i - 1);

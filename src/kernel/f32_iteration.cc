@@ -7,9 +7,9 @@
 namespace muonstore {
 namespace {
 
-class Iteration {
+class F32Iteration {
  public:
-  explicit Iteration(const NewtonSchulzParts& parts)
+  explicit F32Iteration(const NewtonSchulzParts& parts)
       : plan_(parts.plan),
         matrix_(parts.matrix),
         work_(parts.work),
@@ -75,13 +75,13 @@ class Iteration {
   NewtonSchulzBuffers buffers_;
 };
 
-void Iteration::ClearPadding() {
+void F32Iteration::ClearPadding() {
   const Block<float> x =
       PartOfX(buffers_.x, {plan_.num_rows, plan_.n, 0, plan_.m});
   std::fill_n(x.data, x.rows * x.ld, 0.0F);
 }
 
-void Iteration::Load() {
+void F32Iteration::Load() {
   ClearPadding();
   const Block<const float>& in = matrix_.in;
   // Rows of the input, so that they are read as they lie.
@@ -104,8 +104,8 @@ void Iteration::Load() {
   });
 }
 
-void Iteration::MultiplyAdd(const float* a, const float* b, float factor,
-                            const float* base, float* out) {
+void F32Iteration::MultiplyAdd(const float* a, const float* b, float factor,
+                               const float* base, float* out) {
   const SymmetricFactors factors = {
       .a = a, .b = b, .ld_a = plan_.ld_n, .ld_b = plan_.ld_n, .k = plan_.n};
   MultiplyTriangle(plan_, gemm_, factors, team_, InMatrix(out),
@@ -116,8 +116,9 @@ void Iteration::MultiplyAdd(const float* a, const float* b, float factor,
                    });
 }
 
-void Iteration::MultiplyAddWhole(const float* a, const float* b, float factor,
-                                 const float* base, float* out) {
+void F32Iteration::MultiplyAddWhole(const float* a, const float* b,
+                                    float factor, const float* base,
+                                    float* out) {
   team_.Run(plan_.num_whole_tasks(), [&](int64_t task, int /*worker*/) {
     const Range2d range = plan_.WholeTask(task);
     const Block<float> tile = PartOfN(out, range);
@@ -134,7 +135,7 @@ void Iteration::MultiplyAddWhole(const float* a, const float* b, float factor,
   });
 }
 
-void Iteration::ComputeGram() {
+void F32Iteration::ComputeGram() {
   float* gram = buffers_.gram;
   const SymmetricFactors factors = {.a = buffers_.x,
                                     .b = buffers_.x,
@@ -148,7 +149,7 @@ void Iteration::ComputeGram() {
                    });
 }
 
-void Iteration::ComputePolynomial(const FloatStep& step) {
+void F32Iteration::ComputePolynomial(const FloatStep& step) {
   const float* gram = buffers_.gram;
   float* polynomial = buffers_.polynomial;
   const SymmetricFactors factors = {.a = gram,
@@ -164,7 +165,7 @@ void Iteration::ComputePolynomial(const FloatStep& step) {
                    });
 }
 
-void Iteration::ForEachPanel(
+void F32Iteration::ForEachPanel(
     const float* left,
     const std::function<void(const Range2d&, const Block<float>&)>& body) {
   team_.Run(plan_.num_panels(), [&](int64_t task, int worker) {
@@ -185,8 +186,8 @@ void Iteration::ForEachPanel(
   });
 }
 
-void Iteration::StoreResult(const Range2d& panel,
-                            const Block<float>& result) const {
+void F32Iteration::StoreResult(const Range2d& panel,
+                               const Block<float>& result) const {
   const Block<const float> from = {result.data, result.ld, plan_.num_rows,
                                    result.cols};
   const Block<float>& out = matrix_.out;
@@ -197,7 +198,7 @@ void Iteration::StoreResult(const Range2d& panel,
   }
 }
 
-void Iteration::StandardStep(const FloatStep& step, bool last) {
+void F32Iteration::StandardStep(const FloatStep& step, bool last) {
   ComputeGram();
   ComputePolynomial(step);
   ForEachPanel(buffers_.polynomial,
@@ -212,7 +213,7 @@ void Iteration::StandardStep(const FloatStep& step, bool last) {
                });
 }
 
-void Iteration::StartProduct(float a) {
+void F32Iteration::StartProduct(float a) {
   constexpr int64_t kRows = 64;
   team_.Run((plan_.n + kRows - 1) / kRows, [&](int64_t task, int /*worker*/) {
     const Range2d range = {task * kRows, std::min(plan_.n, (task + 1) * kRows),
@@ -232,7 +233,7 @@ void Iteration::StartProduct(float a) {
 // Of an error of Z between X's range and its null space, the half that Q's
 // large values in the null space magnify does not reach X. Mirroring mixes the
 // halves, so the last products into Q are computed whole.
-void Iteration::RunGram(const std::vector<QuinticStep>& steps) {
+void F32Iteration::RunGram(const std::vector<QuinticStep>& steps) {
   ComputeGram();
   for (size_t i = 0; i < steps.size(); ++i) {
     const FloatStep step = Rounded(steps[i]);
@@ -264,7 +265,7 @@ void Iteration::RunGram(const std::vector<QuinticStep>& steps) {
 
 void RunF32NewtonSchulz(const NewtonSchulzParts& parts,
                         const std::vector<QuinticStep>& steps) {
-  Iteration iteration(parts);
+  F32Iteration iteration(parts);
   iteration.Load();
   if (parts.plan.gram) {
     iteration.RunGram(steps);
