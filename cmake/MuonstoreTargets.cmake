@@ -32,18 +32,24 @@ function(muonstore_library name)
     PRIVATE $<BUILD_INTERFACE:muonstore_flags> ${ARG_PRIVATE_DEPS})
 endfunction()
 
+# The same for all test programs: they share precompiled headers.
+function(muonstore_test_options name)
+  # Most of a clean build goes into test programs, where optimizing gains
+  # nothing: what they call is optimized. ccache needs the second.
+  target_compile_options(${name} PRIVATE -O0 -fpch-preprocess)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name}
+    PRIVATE muonstore_flags GTest::gtest GTest::gmock)
+endfunction()
+
 # muonstore_test(<name> SOURCES ... DEPS ... [LABELS ...])
 # A GoogleTest program; each TEST becomes one ctest case.
 function(muonstore_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  # Most of a clean build goes into test programs, where optimizing gains
-  # nothing: what they call is optimized.
-  target_compile_options(${name} PRIVATE -O0)
-  target_link_libraries(${name}
-    PRIVATE muonstore_flags ${ARG_DEPS} GTest::gtest GTest::gmock
-            GTest::gtest_main)
+  muonstore_test_options(${name})
+  target_precompile_headers(${name} REUSE_FROM muonstore_test_headers)
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   if(ARG_LABELS)
