@@ -165,7 +165,7 @@ TEST(NativeManifest, ContradictionsAreDataLossAndSayWhat) {
        "{\n\"a\":[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]],\"format\"", "too deep"},
       {"{\n\"format\"", "{\n,\"format\"", "no JSON"},
       {"{\n\"format\"", "{\n\"format\":\"\",\"format\"", "format twice"},
-      {"\"run\":{\"step\":null", "\"run\":{\"step\":-7", "step"},
+      {"\"run\":{\"step\":1", "\"run\":{\"step\":-1", "step"},
       {"\"optimizer\":\"muon\",\"step\":null",
        "\"optimizer\":\"muon\",\"step\":-7", "step"},
       {"\"stage\":2,\"num_ranks\":2,\"opt", "\"stage\":2,\"num_ranks\":5,\"opt",
