@@ -14,10 +14,6 @@
 namespace muonstore::native {
 namespace {
 
-std::string Join(const std::string& directory, std::string_view name) {
-  return StrCat(directory, "/", name);
-}
-
 bool IsDirectory(FileSystem& fs, const std::string& path) {
   const auto status = fs.Stat(path);
   return status && status->type == FileType::kDirectory;
@@ -62,7 +58,7 @@ void CleanTag(FileSystem& fs, const Folder& folder,
     return;
   }
   if (ids.size() == 1 &&
-      !fs.Stat(Join(directory, StagedViewName(*ids.begin())))) {
+      !fs.Stat(os::JoinPath(directory, StagedViewName(*ids.begin())))) {
     return;
   }
   const std::string save_id = ReadManifest(fs, directory).save_id;
@@ -77,9 +73,9 @@ void CleanTag(FileSystem& fs, const Folder& folder,
 
 void FinishView(FileSystem& fs, const std::string& directory,
                 const std::string& save_id) {
-  const std::string staged = Join(directory, StagedViewName(save_id));
+  const std::string staged = os::JoinPath(directory, StagedViewName(save_id));
   if (fs.Stat(staged)) {
-    fs.Rename(staged, Join(directory, kViewName));
+    fs.Rename(staged, os::JoinPath(directory, kViewName));
   }
 }
 
@@ -95,7 +91,7 @@ void RemoveFilesOfOthers(FileSystem& fs, const std::string& directory,
                          const std::string& save_id) {
   for (const std::string& name : fs.List(directory)) {
     const std::string id = SaveIdOf(name);
-    const std::string path = Join(directory, name);
+    const std::string path = os::JoinPath(directory, name);
     if (!id.empty() && id != save_id && !IsDirectory(fs, path)) {
       RemoveIfThere(fs, path);
     }
@@ -107,7 +103,7 @@ void CleanLeftovers(os::OutputRoot& root) {
   std::vector<Folder> folders;
   std::set<std::string> complete;
   for (const std::string& name : fs.List(root.path())) {
-    const std::string directory = Join(root.path(), name);
+    const std::string directory = os::JoinPath(root.path(), name);
     if (fs.ReadLink(directory) || !IsDirectory(fs, directory) ||
         !fs.MayList(directory)) {
       continue;

@@ -33,10 +33,6 @@
 namespace muonstore::native {
 namespace {
 
-std::string Join(const std::string& directory, std::string_view name) {
-  return StrCat(directory, "/", name);
-}
-
 // What a DeepSpeed tag holds; a native one replaces it.
 bool IsDeepSpeedName(std::string_view name) {
   return name.ends_with("_optim_states.pt") ||
@@ -53,7 +49,7 @@ std::string NewSaveId() {
 TagWriter::TagWriter(os::OutputRoot& root, const std::string& tag,
                      std::string save_id, bool overwrite)
     : root_(root),
-      directory_(Join(root.path(), tag)),
+      directory_(os::JoinPath(root.path(), tag)),
       save_id_(std::move(save_id)) {
   CleanLeftovers(root);
   const bool exists = os::TagFolderExists(root, tag);
@@ -79,7 +75,7 @@ TagWriter::~TagWriter() {
 void TagWriter::RemoveOwn() {
   for (const std::string& name : fs().List(directory_)) {
     if (SaveIdOf(name) == save_id_) {
-      RemoveIfThere(fs(), Join(directory_, name));
+      RemoveIfThere(fs(), os::JoinPath(directory_, name));
     }
   }
   if (made_directory_) {
@@ -88,7 +84,7 @@ void TagWriter::RemoveOwn() {
 }
 
 std::unique_ptr<WritableFile> TagWriter::Create(const std::string& name) const {
-  return fs().CreateDirectFile(Join(directory_, name));
+  return fs().CreateDirectFile(os::JoinPath(directory_, name));
 }
 
 FileDigest TagWriter::WriteFile(
@@ -114,16 +110,17 @@ std::shared_ptr<FileSystem> TagWriter::Preview() const {
     if (SaveIdOf(name) != save_id_) continue;
     const bool is_manifest = name == StagedManifestName(save_id_);
     entries[is_manifest ? std::string(kManifestName) : name] =
-        Join(directory_, name);
+        os::JoinPath(directory_, name);
   }
   return os::PreviewFileSystem(root_.shared_fs(), directory_,
                                std::move(entries));
 }
 
 void TagWriter::RenameManifest() {
-  const std::string staged = Join(directory_, StagedManifestName(save_id_));
+  const std::string staged =
+      os::JoinPath(directory_, StagedManifestName(save_id_));
   try {
-    fs().Rename(staged, Join(directory_, kManifestName));
+    fs().Rename(staged, os::JoinPath(directory_, kManifestName));
   } catch (const Error&) {
     // A network file system may report an error of what it has done.
     committed_ = !fs().Stat(staged);
@@ -145,8 +142,8 @@ void TagWriter::Commit() {
 }
 
 void TagWriter::RemoveOld() {
-  const std::string view = Join(directory_, kViewName);
-  if (fs().Stat(Join(directory_, StagedViewName(save_id_)))) {
+  const std::string view = os::JoinPath(directory_, kViewName);
+  if (fs().Stat(os::JoinPath(directory_, StagedViewName(save_id_)))) {
     FinishView(fs(), directory_, save_id_);
   } else if (fs().Stat(view)) {
     fs().Remove(view);  // Of the save before.
@@ -154,7 +151,7 @@ void TagWriter::RemoveOld() {
   RemoveFilesOfOthers(fs(), directory_, save_id_);
   for (const std::string& name : fs().List(directory_)) {
     if (IsDeepSpeedName(name)) {
-      os::RemoveTree(fs(), Join(directory_, name));
+      os::RemoveTree(fs(), os::JoinPath(directory_, name));
     }
   }
   fs().SyncDirectory(directory_);

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "formats/torchfile/damaged.h"
 #include "formats/torchfile/globals_policy.h"
 #include "formats/torchfile/refusal.h"
 #include "muonstore/error.h"
@@ -10,14 +11,6 @@
 
 namespace muonstore::torchfile {
 namespace {
-
-[[noreturn]] void Fail(std::string message, std::string expected,
-                       std::string found) {
-  ErrorPlace place;
-  place.expected = std::move(expected);
-  place.found = std::move(found);
-  throw Error(ErrorCode::kDataLoss, std::move(message), std::move(place));
-}
 
 // Keys and locations are short; the work for each occurrence stays bounded.
 constexpr size_t kMaxTextBytes = 1024;
@@ -27,8 +20,9 @@ const std::string& TextOf(const Value& value) {
   const std::string& text =
       value.is(ValueType::kBytes) ? value.AsBytes() : value.AsString();
   if (text.size() > kMaxTextBytes) {
-    Fail("a persistent id has a long text",
-         StrCat("at most ", kMaxTextBytes, " bytes"), StrCat(text.size()));
+    ThrowDamaged("a persistent id has a long text",
+                 StrCat("at most ", kMaxTextBytes, " bytes"),
+                 StrCat(text.size()));
   }
   return text;
 }
@@ -36,8 +30,8 @@ const std::string& TextOf(const Value& value) {
 int64_t CountOf(const Value& value, const char* what) {
   const int64_t count = value.is(ValueType::kInt) ? value.AsInt() : -1;
   if (count < 0) {
-    Fail(StrCat("a persistent id has a bad ", what), "an int >= 0",
-         value.Describe(60));
+    ThrowDamaged(StrCat("a persistent id has a bad ", what), "an int >= 0",
+                 value.Describe(60));
   }
   return count;
 }
@@ -62,8 +56,8 @@ uint64_t StorageBytes(const StorageInfo& storage, int64_t num_elements) {
 
 void StorageTable::ReadClass(const Value& cls, StorageInfo& storage) const {
   if (!cls.is(ValueType::kGlobal)) {
-    Fail("a persistent id names no storage class", "a global",
-         cls.Describe(60));
+    ThrowDamaged("a persistent id names no storage class", "a global",
+                 cls.Describe(60));
   }
   const Global& global = *cls.cls();
   const std::optional<StorageClass> known = StorageClassOf(global);
@@ -71,8 +65,8 @@ void StorageTable::ReadClass(const Value& cls, StorageInfo& storage) const {
     if (RuleOfCall(global) == CallRule::kRefused) {
       ThrowRefused(global);
     }
-    Fail("a persistent id names no storage class", "torch.<X>Storage",
-         Printable(global.ToString()));
+    ThrowDamaged("a persistent id names no storage class", "torch.<X>Storage",
+                 Printable(global.ToString()));
   }
   if (known->quantized) {
     throw Error(ErrorCode::kUnsupported,
@@ -90,26 +84,26 @@ void StorageTable::ReadView(const Value& view, StorageInfo& storage) const {
     return;
   }
   if (!view.is(ValueType::kTuple) || view.size() != 3) {
-    Fail("a persistent id has bad view metadata", "None or a tuple of 3",
-         view.Describe(60));
+    ThrowDamaged("a persistent id has bad view metadata",
+                 "None or a tuple of 3", view.Describe(60));
   }
   storage.first_element = CountOf(view.at(1), "view offset");
   storage.num_elements = CountOf(view.at(2), "view size");
   if (storage.first_element > storage.record_elements ||
       storage.num_elements > storage.record_elements - storage.first_element) {
-    Fail("a storage view leaves its storage",
-         StrCat("at most ", storage.record_elements, " elements"),
-         view.Describe(60));
+    ThrowDamaged("a storage view leaves its storage",
+                 StrCat("at most ", storage.record_elements, " elements"),
+                 view.Describe(60));
   }
 }
 
 StorageInfo StorageTable::Parse(const Value& id) const {
   const size_t num_fields = container_ == Container::kZip ? 5 : 6;
   if (id.size() != num_fields || TextOf(id.at(0)) != "storage") {
-    Fail("a persistent id is malformed",
-         StrCat("('storage', class, key, location, numel",
-                num_fields == 6 ? ", view)" : ")"),
-         id.Describe(100));
+    ThrowDamaged("a persistent id is malformed",
+                 StrCat("('storage', class, key, location, numel",
+                        num_fields == 6 ? ", view)" : ")"),
+                 id.Describe(100));
   }
   StorageInfo storage;
   ReadClass(id.at(1), storage);
@@ -139,16 +133,17 @@ void StorageTable::RequireSame(const StorageInfo& earlier,
   const bool is_empty = storage.size_bytes + earlier.size_bytes == 0;
   if (!is_empty && (!is_view || storage.cls != earlier.cls ||
                     storage.record_elements != earlier.record_elements)) {
-    Fail(StrCat("storage '", Printable(storage.key),
-                "' occurs with two types or sizes"),
-         Summary(builder_.tree(), earlier), Summary(builder_.tree(), storage));
+    ThrowDamaged(StrCat("storage '", Printable(storage.key),
+                        "' occurs with two types or sizes"),
+                 Summary(builder_.tree(), earlier),
+                 Summary(builder_.tree(), storage));
   }
 }
 
 NodeId StorageTable::Load(NodeId persistent_id) {
   const Value id(builder_.tree(), persistent_id);
   if (!id.is(ValueType::kTuple) || id.size() == 0) {
-    Fail("a persistent id is malformed", "a tuple", id.Describe(60));
+    ThrowDamaged("a persistent id is malformed", "a tuple", id.Describe(60));
   }
   // A legacy stream of a whole module: ("module", class, file, source).
   if (container_ == Container::kLegacy && id.size() == 4 &&

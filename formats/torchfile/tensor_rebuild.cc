@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "formats/torchfile/damaged.h"
 #include "muonstore/error.h"
 #include "src/base/str.h"
 
@@ -12,18 +13,10 @@ namespace {
 constexpr size_t kMaxRank = 64;  // Of torch.
 constexpr size_t kMaxMetadata = 16;
 
-[[noreturn]] void Fail(std::string message, std::string expected,
-                       std::string found) {
-  ErrorPlace place;
-  place.expected = std::move(expected);
-  place.found = std::move(found);
-  throw Error(ErrorCode::kDataLoss, std::move(message), std::move(place));
-}
-
 int64_t NonNegative(const Value& value, const char* what) {
   if (!value.is(ValueType::kInt) || value.AsInt() < 0) {
-    Fail(StrCat("a tensor has a bad ", what), "an int >= 0",
-         value.Describe(60));
+    ThrowDamaged(StrCat("a tensor has a bad ", what), "an int >= 0",
+                 value.Describe(60));
   }
   return value.AsInt();
 }
@@ -32,10 +25,10 @@ std::vector<int64_t> Dims(const Value& sequence, const char* what) {
   const bool is_sequence =
       sequence.is(ValueType::kTuple) || sequence.is(ValueType::kList);
   if (!is_sequence || sequence.size() > kMaxRank) {
-    Fail(StrCat("a tensor has a bad ", what),
-         StrCat("a tuple of at most ", kMaxRank, " ints"),
-         is_sequence ? StrCat(sequence.size(), " items")
-                     : sequence.Describe(60));
+    ThrowDamaged(StrCat("a tensor has a bad ", what),
+                 StrCat("a tuple of at most ", kMaxRank, " ints"),
+                 is_sequence ? StrCat(sequence.size(), " items")
+                             : sequence.Describe(60));
   }
   std::vector<int64_t> dims;
   dims.reserve(sequence.size());
@@ -52,8 +45,8 @@ void ReadMetadata(const Value& metadata, TensorInfo& tensor) {
     return;
   }
   if (metadata.size() > kMaxMetadata) {
-    Fail("a tensor has too much metadata", StrCat("at most ", kMaxMetadata),
-         StrCat(metadata.size()));
+    ThrowDamaged("a tensor has too much metadata",
+                 StrCat("at most ", kMaxMetadata), StrCat(metadata.size()));
   }
   for (size_t i = 0; i < metadata.size(); ++i) {
     const auto [key, value] = metadata.entry(i);
@@ -67,7 +60,8 @@ void ReadMetadata(const Value& metadata, TensorInfo& tensor) {
     }
   }
   if (tensor.is_conj && !IsComplex(tensor.dtype)) {
-    Fail("a tensor that is not complex is marked as conjugated", "", "");
+    ThrowDamaged("a tensor that is not complex is marked as conjugated", "",
+                 "");
   }
   const bool can_negate =
       IsComplex(tensor.dtype) || tensor.dtype == DType::kF64 ||
@@ -82,7 +76,8 @@ void ReadMetadata(const Value& metadata, TensorInfo& tensor) {
 DType DTypeOf(const Value& value) {
   const Global* global = value.is(ValueType::kGlobal) ? value.cls() : nullptr;
   if (global == nullptr || global->module != "torch") {
-    Fail("a tensor has a bad dtype", "torch.<dtype>", value.Describe(60));
+    ThrowDamaged("a tensor has a bad dtype", "torch.<dtype>",
+                 value.Describe(60));
   }
   const std::optional<DType> dtype = ParseDType(global->ToString());
   if (!dtype.has_value()) {
@@ -94,8 +89,8 @@ DType DTypeOf(const Value& value) {
 
 void RequireArgs(const Value& args, size_t min_args, size_t max_args) {
   if (args.size() < min_args || args.size() > max_args) {
-    Fail("a tensor is rebuilt with the wrong number of arguments",
-         StrCat(min_args, " to ", max_args), StrCat(args.size()));
+    ThrowDamaged("a tensor is rebuilt with the wrong number of arguments",
+                 StrCat(min_args, " to ", max_args), StrCat(args.size()));
   }
 }
 
@@ -156,8 +151,9 @@ NodeId AttributesOf(const Value& state) {
 void CheckView(const TensorInfo& tensor, const StorageInfo& storage) {
   const std::vector<int64_t>& dims = tensor.shape.dims();
   if (dims.size() != tensor.strides.size()) {
-    Fail("a tensor's size and stride differ in length",
-         StrCat(dims.size(), " strides"), StrCat(tensor.strides.size()));
+    ThrowDamaged("a tensor's size and stride differ in length",
+                 StrCat(dims.size(), " strides"),
+                 StrCat(tensor.strides.size()));
   }
   if (tensor.shape.num_elements() == 0) {
     return;
@@ -172,9 +168,10 @@ void CheckView(const TensorInfo& tensor, const StorageInfo& storage) {
   const int64_t end_bytes =
       CheckedMultiply(end, SizeBytes(tensor.dtype), "extent of a tensor");
   if (static_cast<uint64_t>(end_bytes) > storage.size_bytes) {
-    Fail(StrCat("a tensor of shape ", tensor.shape.ToString(),
-                " leaves its storage '", Printable(storage.key), "'"),
-         StrCat("at most ", storage.size_bytes, " bytes"), StrCat(end_bytes));
+    ThrowDamaged(StrCat("a tensor of shape ", tensor.shape.ToString(),
+                        " leaves its storage '", Printable(storage.key), "'"),
+                 StrCat("at most ", storage.size_bytes, " bytes"),
+                 StrCat(end_bytes));
   }
 }
 

@@ -18,10 +18,6 @@ constexpr std::string_view kLockName = ".muonstore-lock";
 constexpr std::string_view kPartialSuffix = ".muonstore-partial";
 constexpr std::string_view kAsideSuffix = ".muonstore-aside";
 
-std::string Join(const std::string& directory, std::string_view name) {
-  return StrCat(directory, "/", name);
-}
-
 std::string HiddenName(std::string_view tag, std::string_view suffix) {
   return StrCat(".", tag, suffix);
 }
@@ -52,6 +48,10 @@ void RequireNoLink(FileSystem& fs, const std::string& path) {
 
 }  // namespace
 
+std::string JoinPath(const std::string& directory, std::string_view name) {
+  return StrCat(directory, "/", name);
+}
+
 void RequireTagName(const std::string& tag, const std::string& root) {
   // `latest` is read without the spaces around the name.
   const bool is_plain =
@@ -71,7 +71,7 @@ void RequireTagName(const std::string& tag, const std::string& root) {
 
 bool TagFolderExists(const OutputRoot& root, const std::string& tag) {
   RequireTagName(tag, root.path());
-  const std::string folder = Join(root.path(), tag);
+  const std::string folder = JoinPath(root.path(), tag);
   RequireNoLink(root.fs(), folder);
   const auto status = root.fs().Stat(folder);
   if (status && status->type != FileType::kDirectory) {
@@ -99,7 +99,7 @@ void RemoveTree(FileSystem& fs, const std::string& path) {
     return;
   }
   for (const std::string& name : fs.List(path)) {
-    RemoveTree(fs, Join(path, name));
+    RemoveTree(fs, JoinPath(path, name));
   }
   fs.RemoveDirectory(path);
 }
@@ -119,7 +119,7 @@ OutputRoot::OutputRoot(std::shared_ptr<FileSystem> fs, std::string root)
 
 void OutputRoot::Prepare() {
   CreateRoot();
-  lock_ = fs_->TryLock(Join(root_, kLockName));
+  lock_ = fs_->TryLock(JoinPath(root_, kLockName));
   if (lock_ == nullptr) {
     throw Error(ErrorCode::kUnavailable,
                 "another process writes into this root; wait until it is done",
@@ -164,19 +164,19 @@ void OutputRoot::CreateRoot() {
 void OutputRoot::CleanUp() {
   for (const std::string& name : fs_->List(root_)) {
     const std::string aside = TagOf(name, kAsideSuffix);
-    if (!aside.empty() && !fs_->Stat(Join(root_, aside))) {
-      fs_->Rename(Join(root_, name), Join(root_, aside));
+    if (!aside.empty() && !fs_->Stat(JoinPath(root_, aside))) {
+      fs_->Rename(JoinPath(root_, name), JoinPath(root_, aside));
       fs_->SyncDirectory(root_);
     } else if (!aside.empty() || !TagOf(name, kPartialSuffix).empty()) {
-      RemoveTree(*fs_, Join(root_, name));
+      RemoveTree(*fs_, JoinPath(root_, name));
     }
   }
 }
 
 StagedFile::StagedFile(OutputRoot& root, const std::string& name)
     : root_(root),
-      staging_(Join(root.path(), HiddenName(name, kPartialSuffix))),
-      final_(Join(root.path(), name)) {
+      staging_(JoinPath(root.path(), HiddenName(name, kPartialSuffix))),
+      final_(JoinPath(root.path(), name)) {
   const bool is_link = root_.fs().ReadLink(final_).has_value();
   const auto status = is_link ? std::nullopt : root_.fs().Stat(final_);
   if (status && status->type != FileType::kRegular) {
@@ -211,7 +211,7 @@ void StagedFile::Commit() {
 }
 
 SetAside::SetAside(OutputRoot& root, const std::string& name)
-    : root_(root), path_(Join(root.path(), name)) {
+    : root_(root), path_(JoinPath(root.path(), name)) {
   FileSystem& fs = root.fs();
   const bool is_link = fs.ReadLink(path_).has_value();
   const auto status = is_link ? std::nullopt : fs.Stat(path_);
@@ -221,7 +221,7 @@ SetAside::SetAside(OutputRoot& root, const std::string& name)
                 {.file = path_});
   }
   const std::string aside =
-      Join(root.path(), HiddenName(name + ".before", kPartialSuffix));
+      JoinPath(root.path(), HiddenName(name + ".before", kPartialSuffix));
   fs.Rename(path_, aside);
   aside_ = aside;
   fs.SyncDirectory(root.path());
@@ -255,8 +255,9 @@ std::unique_ptr<StagedFile> StageLatest(OutputRoot& root,
 }
 
 void RemoveDirectoryOf(OutputRoot& root, const std::string& tag) {
-  const std::string hidden = Join(root.path(), HiddenName(tag, kPartialSuffix));
-  root.fs().Rename(Join(root.path(), tag), hidden);
+  const std::string hidden =
+      JoinPath(root.path(), HiddenName(tag, kPartialSuffix));
+  root.fs().Rename(JoinPath(root.path(), tag), hidden);
   root.fs().SyncDirectory(root.path());
   RemoveTree(root.fs(), hidden);
 }
@@ -264,8 +265,8 @@ void RemoveDirectoryOf(OutputRoot& root, const std::string& tag) {
 StagedDirectory::StagedDirectory(OutputRoot& root, std::string tag,
                                  bool overwrite)
     : root_(root), tag_(std::move(tag)) {
-  staging_ = Join(root_.path(), HiddenName(tag_, kPartialSuffix));
-  final_ = Join(root_.path(), tag_);
+  staging_ = JoinPath(root_.path(), HiddenName(tag_, kPartialSuffix));
+  final_ = JoinPath(root_.path(), tag_);
   if (TagFolderExists(root_, tag_) && !overwrite) {
     RefuseExistingTag(final_);
   }
@@ -283,14 +284,14 @@ StagedDirectory::~StagedDirectory() {
 std::shared_ptr<FileSystem> StagedDirectory::Preview() const {
   std::map<std::string, std::string> entries;
   for (const std::string& name : root_.fs().List(staging_)) {
-    entries[name] = Join(staging_, name);
+    entries[name] = JoinPath(staging_, name);
   }
   return PreviewFileSystem(root_.shared_fs(), final_, std::move(entries));
 }
 
 void StagedDirectory::SyncAll(const std::string& directory) {
   for (const std::string& name : root_.fs().List(directory)) {
-    const std::string path = Join(directory, name);
+    const std::string path = JoinPath(directory, name);
     const auto status = root_.fs().Stat(path);
     if (status && status->type == FileType::kDirectory) {
       SyncAll(path);
@@ -300,7 +301,8 @@ void StagedDirectory::SyncAll(const std::string& directory) {
 }
 
 void StagedDirectory::MoveAsideAndIn() {
-  const std::string aside = Join(root_.path(), HiddenName(tag_, kAsideSuffix));
+  const std::string aside =
+      JoinPath(root_.path(), HiddenName(tag_, kAsideSuffix));
   root_.fs().Rename(final_, aside);
   try {
     root_.fs().Rename(staging_, final_);

@@ -17,11 +17,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "muonstore/file_system.h"
 
 namespace muonstore::os {
+
+std::string JoinPath(const std::string& directory, std::string_view name);
 
 // Removes a file, or a directory with all that is in it; links are removed, not
 // followed. Nothing there is no error.
