@@ -35,7 +35,7 @@ DType DTypeNamed(const std::string& name) {
   return *dtype;
 }
 
-Optimizer OptimizerNamed(const std::string& name) {
+Optimizer OptimizerOrOther(const std::string& name) {
   for (const Optimizer optimizer :
        {Optimizer::kMuon, Optimizer::kAdam, Optimizer::kNone}) {
     if (name == OptimizerName(optimizer)) return optimizer;
@@ -50,7 +50,7 @@ void AddParameter(LiveRun& run, const std::string& name,
                             .shape = Shape(shape),
                             .weight_dtype = DTypeNamed(dtype),
                             .group = group,
-                            .optimizer = OptimizerNamed(optimizer)});
+                            .optimizer = OptimizerOrOther(optimizer)});
 }
 
 void AddFlatGroup(LiveRun& run, int32_t group,
@@ -78,7 +78,7 @@ void AddGroup(LiveRun& run, const std::string& name,
               const std::string& optimizer, std::optional<int64_t> step,
               const ScalarMap& hyper_parameters) {
   ParamGroup group{.name = name,
-                   .optimizer = OptimizerNamed(optimizer),
+                   .optimizer = OptimizerOrOther(optimizer),
                    .hyper_parameters = hyper_parameters,
                    .step = step};
   const auto index = static_cast<int32_t>(run.info.groups.size());
