@@ -34,34 +34,30 @@ void CheckDescriptions(const Manifest& manifest) {
     Contradiction("run and rule name another stage or number of ranks");
   }
   for (const FlatGroup& flat : manifest.flat_groups) {
+    const auto group = static_cast<size_t>(flat.group);
     for (const int32_t parameter : flat.parameters) {
       const ParameterSpec& spec =
           manifest.parameters[static_cast<size_t>(parameter)];
-      if (spec.group != flat.group) {
+      if (spec.group != flat.group || group >= info.groups.size()) {
         Contradiction("its param group is not its flat group's", spec.name);
       }
-    }
-  }
-  for (const ParameterSpec& spec : manifest.parameters) {
-    const auto group = static_cast<size_t>(spec.group);
-    if (group >= info.groups.size()) {
-      Contradiction("there is no such param group", spec.name);
-    }
-    if (spec.optimizer != info.groups[group].optimizer) {
-      Contradiction("its optimizer is not its param group's", spec.name);
+      if (spec.optimizer != info.groups[group].optimizer) {
+        Contradiction("its optimizer is not its param group's", spec.name);
+      }
     }
   }
 }
 
-// Of a tensor of one of `parameters`.
+// Of a tensor of one of `parameters` that an optimizer updates.
 void CheckOwner(const ManifestTensor& entry, const Manifest& manifest) {
   if (entry.parameter < 0) {
     return;
   }
   const ParameterSpec& spec =
       manifest.parameters[static_cast<size_t>(entry.parameter)];
-  if (entry.tensor.group != spec.group ||
-      entry.tensor.optimizer != spec.optimizer) {
+  if (spec.optimizer != Optimizer::kNone &&
+      (entry.tensor.group != spec.group ||
+       entry.tensor.optimizer != spec.optimizer)) {
     Contradiction("its param group or optimizer is not its parameter's",
                   entry.tensor.key.ToString());
   }

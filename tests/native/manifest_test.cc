@@ -108,6 +108,15 @@ TEST(NativeManifest, WholeRowsMakeItVersionThree) {
   EXPECT_TRUE(ParseManifest(text).rule.whole_rows);
 }
 
+TEST(NativeManifest, FrozenParametersMayBeListed) {
+  Manifest manifest = SmallManifest();
+  manifest.parameters.push_back({.name = "listed",
+                                 .shape = Shape({2, 2}),
+                                 .optimizer = Optimizer::kNone});
+  const Manifest read = ParseManifest(WriteManifest(manifest));
+  EXPECT_NO_THROW(Layout{read});
+}
+
 struct Contradiction {
   const char* from;
   const char* to;
@@ -173,7 +182,7 @@ TEST(NativeManifest, ContradictionsAreDataLossAndSayWhat) {
       {"\"stage\":2,\"num_ranks\":2,\"opt", "\"stage\":1,\"num_ranks\":2,\"opt",
        "run and rule"},
       {"\"optimizer\":\"muon\",\"weight_dtype\"",
-       "\"optimizer\":\"adam\",\"weight_dtype\"", "its optimizer"},
+       "\"optimizer\":\"adam\",\"weight_dtype\"", "optimizer is not"},
       {"\"group\":0,\"optimizer\":\"muon\",\"weight_dtype\"",
        "\"group\":1,\"optimizer\":\"adam\",\"weight_dtype\"", "flat group"},
       {"\"group\":0,\"optimizer\":\"muon\",\"weight_dtype\"",
