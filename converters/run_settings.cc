@@ -5,16 +5,15 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "formats/torchfile/carried_state.h"
 #include "muonstore/error.h"
 #include "muonstore/partitioning.h"
 #include "src/base/str.h"
+#include "src/base/unique_json_keys.h"
 
 #include <nlohmann/json.hpp>
 
@@ -166,19 +165,13 @@ RunSettings Parse(const Json& config) {
 
 // DeepSpeed refuses a key that comes twice, too.
 Json ParseConfig(const std::string& text, const std::string& path) {
-  std::vector<std::set<std::string>> keys;
-  const auto look = [&](int /*depth*/, Json::parse_event_t event, Json& value) {
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key &&
-        !keys.back().insert(value.get<std::string>()).second) {
-      throw Error(ErrorCode::kInvalidArgument, "a key comes twice",
-                  {.file = path, .found = value.get<std::string>()});
-    }
-    return true;
+  const auto refuse = [&](const std::string& key) {
+    throw Error(ErrorCode::kInvalidArgument, "a key comes twice",
+                {.file = path, .found = key});
   };
   // Comments are common in configs that are written by hand.
-  return Json::parse(text, look, /*allow_exceptions=*/false,
+  return Json::parse(text, UniqueJsonKeys<Json>(refuse),
+                     /*allow_exceptions=*/false,
                      /*ignore_comments=*/true);
 }
 

@@ -1,11 +1,10 @@
 #include "formats/native/json_fields.h"
 
-#include <set>
 #include <string>
-#include <vector>
 
 #include "formats/native/hash.h"
 #include "formats/native/text.h"
+#include "src/base/unique_json_keys.h"
 
 namespace muonstore::native {
 namespace {
@@ -35,13 +34,10 @@ void CheckDepth(std::string_view text) {
   }
 }
 
-void CheckNewKey(const nlohmann::json& key, std::set<std::string>& keys) {
-  const auto& name = key.get_ref<const std::string&>();
-  if (!keys.insert(name).second) {
-    throw Error(ErrorCode::kDataLoss,
-                StrCat("the manifest has the field ", Printable(name),
-                       " twice in one object"));
-  }
+[[noreturn]] void RefuseKey(const std::string& key) {
+  throw Error(ErrorCode::kDataLoss,
+              StrCat("the manifest has the field ", Printable(key),
+                     " twice in one object"));
 }
 
 }  // namespace
@@ -58,22 +54,8 @@ void FailField(std::string_view field, std::string_view expected,
 nlohmann::json ParseJson(std::string_view text) {
   CheckDepth(text);
   try {
-    // A key that comes twice would give one reader the first value and another
-    // the last.
-    std::vector<std::set<std::string>> keys;
-    return nlohmann::json::parse(
-        text, [&](int /*depth*/, nlohmann::json::parse_event_t event,
-                  const nlohmann::json& parsed) {
-          using Event = nlohmann::json::parse_event_t;
-          if (event == Event::object_start) {
-            keys.emplace_back();
-          } else if (event == Event::object_end) {
-            keys.pop_back();
-          } else if (event == Event::key) {
-            CheckNewKey(parsed, keys.back());
-          }
-          return true;
-        });
+    return nlohmann::json::parse(text,
+                                 UniqueJsonKeys<nlohmann::json>(RefuseKey));
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorCode::kDataLoss,
                 StrCat("the manifest is no JSON: ", Printable(error.what())));
