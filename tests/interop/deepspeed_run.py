@@ -4,10 +4,13 @@ The model, the data and the gathering of state by hand are those that made
 tests/data (tests/data/generators). One parent imports torch and DeepSpeed once;
 every rank of every run is a fresh fork of it.
 """
+import functools
 import os
 import pathlib
 import pickle
 import sys
+
+import cpuinfo
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "data" / "generators"),
@@ -19,6 +22,10 @@ make_engine_with_groups = gen.make_engine
 import gen_deepspeed2  # noqa: E402,F401  Teaches gen_deepspeed more variants,
 # but not several param groups.
 import deepspeed_fingerprint  # noqa: E402
+
+# DeepSpeed asks twice in each rank, and an answer takes seconds.
+cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)
+cpuinfo.get_cpu_info()
 
 STEPS = 3
 FULL_BATCH = gen.GB

@@ -1,6 +1,7 @@
 """Ranks of a job as forked processes with a gloo group.
 
-What they return comes back pickled. The parent imports torch and computes
+What they return comes back pickled. The parent imports torch, with all that
+FSDP2 imports as it starts (two seconds in each rank otherwise), and computes
 nothing, so that what it forks off has no threads missing.
 """
 import os
@@ -8,6 +9,9 @@ import pickle
 import sys
 import tempfile
 import traceback
+
+import torch._dynamo  # noqa: F401
+import torch.distributed.fsdp  # noqa: F401
 
 SKIPPED = 77
 
