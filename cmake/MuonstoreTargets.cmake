@@ -10,8 +10,13 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION
   # GCC 12 sees overlaps in string concatenation that cannot be (PR 105651).
   list(APPEND muonstore_warnings -Wno-restrict)
 endif()
-target_compile_options(
-  muonstore_flags INTERFACE $<BUILD_INTERFACE:${muonstore_warnings}>)
+# The compiler's own collector of garbage takes a tenth of a clean build; no
+# file of ours needs a GiB without it.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(muonstore_compile_speed --param=ggc-min-heapsize=1048576)
+endif()
+target_compile_options(muonstore_flags INTERFACE
+  $<BUILD_INTERFACE:${muonstore_warnings};${muonstore_compile_speed}>)
 
 # muonstore_library(<name> SOURCES ... [DEPS public...] [PRIVATE_DEPS ...])
 # A static library muonstore_<name>, alias muonstore::<name>, that sees the

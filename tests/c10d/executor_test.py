@@ -5,8 +5,6 @@
 Exit code 77 where torch cannot be imported: skipped.
 """
 
-import ctypes
-import ctypes.util
 import os
 import sys
 import tempfile
@@ -35,11 +33,7 @@ def main():
     except ImportError as error:
         print(f"skipped: {error}; scripts/setup_interop installs torch")
         return 77
-    # torch exports inline functions of its own oneDNN, another version, which
-    # the system's would take for its own.
-    ctypes.CDLL(ctypes.util.find_library("dnnl"),
-                mode=os.RTLD_NOW | os.RTLD_DEEPBIND)
-    torch.ops.load_library(library)
+    ranks.load(library)
     ops = torch.ops.muonstore_executor_test
 
     def steps(group, folder):
