@@ -80,10 +80,39 @@ class LikeChooser {
     check("stage", asked.stage, info.stage.value_or(0));
     check("number of ranks", asked.num_ranks, info.num_ranks);
     check("precision", asked.precision, info.precision);
+    RefuseOtherCut();
     if (request_.zero_init) {
       throw Refuse(
           "--like settles the order of the parameters; leave out --zero-init",
           info.path);
+    }
+  }
+
+  // What a config says of the cut within the stage.
+  void RefuseOtherCut() const {
+    const RunSettings& asked = request_.settings;
+    const RunSettings carried = CarriedSettings(like_);
+    const CheckpointInfo& info = like_.info();
+    const auto refuse_if = [&](bool is_other, const char* what) {
+      if (is_other) {
+        throw Refuse(StrCat("--like and --ds-config contradict each other in ",
+                            what, "; leave one of them out"),
+                     info.path);
+      }
+    };
+    const auto differs = [](std::optional<bool> a, std::optional<bool> b) {
+      return a && b && *a != *b;
+    };
+    if (info.stage == 3) {
+      refuse_if(asked.sub_group_size &&
+                    !HasSubGroupSize(target_, info.num_ranks,
+                                     *asked.sub_group_size),
+                "sub_group_size");
+    } else {
+      refuse_if(differs(asked.round_robin, carried.round_robin),
+                "round_robin_gradients");
+      refuse_if(differs(asked.parameter_alignment, carried.parameter_alignment),
+                "parameter_alignment");
     }
   }
 

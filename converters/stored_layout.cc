@@ -173,4 +173,21 @@ int64_t SubGroupSizeOf(const StoredLayout& layout, int32_t num_ranks,
   return size;
 }
 
+bool HasSubGroupSize(const StoredLayout& layout, int32_t num_ranks,
+                     int64_t size) {
+  for (size_t i = 0; i < layout.groups.size(); ++i) {
+    const FlatGroup& flat = layout.groups[i];
+    int64_t sum = 0;
+    for (const int32_t parameter : flat.parameters) {
+      if (sum >= size) return false;  // It would have been closed before.
+      const auto& spec = layout.specs[static_cast<size_t>(parameter)];
+      sum += CeilDivide(spec.shape.num_elements(), num_ranks);
+    }
+    const bool is_followed = i + 1 < layout.groups.size() &&
+                             layout.groups[i + 1].group == flat.group;
+    if (is_followed && sum < size) return false;
+  }
+  return true;
+}
+
 }  // namespace muonstore

@@ -34,6 +34,9 @@ StoredLayout StoredLayoutOf(const Checkpoint& checkpoint);
 // largest that fits; `default_size` where nothing was closed.
 int64_t SubGroupSizeOf(const StoredLayout& layout, int32_t num_ranks,
                        int64_t default_size);
+// Whether DeepSpeed closes its sub-groups just so with this size.
+bool HasSubGroupSize(const StoredLayout& layout, int32_t num_ranks,
+                     int64_t size);
 
 }  // namespace muonstore
 

@@ -86,20 +86,21 @@ void ReadNames(Value root, ModelStates& states) {
   }
 }
 
-// A dropped name has no state of its own, and the kept one has.
+// A dropped name has no state of its own, and the kept one has. DeepSpeed takes
+// parameters without elements for tied, since none of them has an address.
 void SortOutTies(ModelStates& states) {
   if (states.tied.empty()) {
     return;
   }
   std::unordered_set<std::string_view> with_state;
-  for (const auto& group : states.param_shapes) {
-    for (const NamedShape& shape : group) {
-      with_state.insert(shape.name);
-    }
-  }
-  for (const NamedShape& shape : states.frozen_shapes) {
+  const auto add = [&](const NamedShape& shape) {
     with_state.insert(shape.name);
+    if (shape.shape.num_elements() == 0) states.tied.erase(shape.name);
+  };
+  for (const auto& group : states.param_shapes) {
+    std::for_each(group.begin(), group.end(), add);
   }
+  std::for_each(states.frozen_shapes.begin(), states.frozen_shapes.end(), add);
   std::unordered_set<std::string_view> known = with_state;
   for (const NamedTensor& named : states.module) {
     known.insert(named.name);

@@ -238,6 +238,27 @@ TEST(TargetLayoutTest, LikeAndOtherOptionsMustAgree) {
               HasSubstr("leave out --zero-init"));
 }
 
+TEST(TargetLayoutTest, LikeAndAConfigMustCutAlike) {
+  const auto source = OpenCase("s2-ws2-bf16-none-base");
+  const auto subgroups = OpenCase("s3-ws2-bf16-none-subgroup");
+  const int64_t size = *CarriedSettings(*subgroups).sub_group_size;
+  for (const int64_t asked : {size, size / 2, int64_t{1} << 40}) {
+    LayoutRequest request{.like = subgroups.get()};
+    request.settings.sub_group_size = asked;
+    EXPECT_THAT(MessageOf([&] { ChooseLayout(*source, request); }),
+                asked == size ? HasSubstr("") : HasSubstr("sub_group_size"))
+        << asked;
+  }
+  const auto flat = OpenCase("s2-ws2-bf16-none-base");
+  LayoutRequest request{.like = flat.get()};
+  request.settings.sub_group_size = 1;  // Stage 3 alone has them.
+  request.settings.round_robin = false;
+  EXPECT_THAT(MessageOf([&] { ChooseLayout(*source, request); }), IsEmpty());
+  request.settings.round_robin = true;
+  EXPECT_THAT(MessageOf([&] { ChooseLayout(*source, request); }),
+              HasSubstr("round_robin_gradients"));
+}
+
 TEST(TargetLayoutTest, AnotherPrecisionIsRefused) {
   const auto source = OpenCase("s2-ws2-bf16-none-base");
   const auto like = OpenCase("s2-ws2-fp32-none-base");

@@ -161,6 +161,20 @@ TEST(GapsTest, TiesOfLiveNamesAreIgnored) {
   EXPECT_TRUE(FindTensor(*checkpoint, {"p0", StateKind(kWeight)}).has_value());
 }
 
+// Their addresses are equal, which is how DeepSpeed finds ties.
+TEST(GapsTest, TiesOfParametersWithoutElementsAreNone) {
+  Crafted crafted(2);
+  for (const char* name : {"empty", "empty1"}) {
+    const Value value = Value::Tensor(
+        {.shape = {0, 4}, .storage = std::make_shared<std::string>()});
+    crafted.model().Get("module").Set(name, value);
+    crafted.model().Get("frozen_param_fragments").Set(name, value);
+    crafted.model().Get("frozen_param_shapes").Set(name, Value::Size({0, 4}));
+  }
+  crafted.model().Get("shared_params").Set("empty1", Value::Str("empty"));
+  crafted.ExpectSound();
+}
+
 TEST(GapsTest, TiesToNamesThatDoNotExist) {
   CheckpointSpec spec = CraftedSpec(2);
   spec.tied = true;

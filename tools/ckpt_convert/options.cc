@@ -151,7 +151,9 @@ void AddFormats(CLI::App& app, Options& options) {
         options.max_shard_bytes = ToBytes(name, text);
         if (options.max_shard_bytes == 0) Refuse(name, "must be larger than 0");
       },
-      "Largest file (default: 5GB)", "SIZE")
+      "Most bytes of tensors in a file (default: 5GB); a larger tensor has a "
+      "file of its own",
+      "SIZE")
       ->group(group);
 }
 
