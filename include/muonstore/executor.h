@@ -105,6 +105,9 @@ struct GradientChunk {
 struct StepOptions {
   // Gradients were multiplied by it.
   double loss_scale = 1;
+  // This rank knows of an element that was not finite, of which the gradients
+  // may show no more: all ranks skip the step. Counts in num_nonfinite.
+  bool found_overflow = false;
 };
 
 // The same on every rank unless it says "this rank".

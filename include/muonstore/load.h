@@ -36,6 +36,8 @@ struct LoadOptions {
   // Momentum, moments and step counters that the checkpoint lacks start as
   // zeros and are listed; false: they are an error.
   bool allow_missing_state = false;
+  // How the store clips, whatever the run of the checkpoint did; absent: as it.
+  std::optional<ClippingMode> clipping;
 };
 
 // The same on every rank.

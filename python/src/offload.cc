@@ -136,7 +136,9 @@ nb::dict Resume(OffloadOptimizer& optimizer, const std::string& root,
     const nb::gil_scoped_release release;
     report = optimizer.Resume(
         root,
-        {.tag = tag, .load = {.allow_missing_state = allow_missing_state}});
+        {.tag = tag,
+         .load = {.allow_missing_state = allow_missing_state,
+                  .clipping = ClippingMode::kGradients}});
   }
   std::vector<std::pair<std::string, std::string>> passed_over;
   for (const PassedOverTag& of : report.passed_over) {
@@ -166,7 +168,13 @@ void BindGradients(nb::class_<Self>& bound) {
       .def("discard_gradients", &Self::DiscardGradients)
       .def("set_group", &SetGroup)
       .def("set_max_norm", &Self::set_max_norm)
-      .def("step", &Self::Step, Unlocked())
+      .def(
+          "step",
+          [](Self& self, double loss_scale, bool found_overflow) {
+            return self.Step({.loss_scale = loss_scale,
+                              .found_overflow = found_overflow});
+          },
+          Unlocked())
       .def("refuse_step", &Self::RefuseStep, Unlocked());
 }
 
@@ -187,6 +195,7 @@ void BindState(nb::class_<Self>& bound) {
       .def_prop_rw("group_steps", &Self::group_steps, &Self::set_group_steps)
       .def_prop_ro("memory_bytes", &Self::memory_bytes)
       .def_prop_ro("swapped_bytes", &Self::swapped_bytes)
+      .def_prop_ro("owes_weights", &Self::owes_weights)
       .def("save", &Save)
       .def("resume", &Resume);
 }

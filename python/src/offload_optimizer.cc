@@ -151,14 +151,16 @@ void OffloadOptimizer::set_max_norm(double max_norm) {
   executor()->set_max_norm(max_norm);
 }
 
-StepReport OffloadOptimizer::Step(double loss_scale) {
-  return executor()->Step({.loss_scale = loss_scale});
+StepReport OffloadOptimizer::Step(const StepOptions& options) {
+  const StepReport report = executor()->Step(options);
+  owes_weights_ |= !report.overflow;
+  return report;
 }
 
 void OffloadOptimizer::RefuseStep() {
   DiscardGradients();
   try {
-    Step(1);
+    executor()->Step({});
   } catch (const Error&) {
     // The caller has the cause.
   }
@@ -178,7 +180,9 @@ SaveHandle OffloadOptimizer::Save(const std::string& root,
   for (int32_t i = 0; i < num_groups_; ++i) {
     options.groups.push_back(held->group(i));
   }
-  if (saver_ == nullptr || saver_root_ != root) {
+  // Making one is collective.
+  const bool is_other = saver_ == nullptr || saver_root_ != root;
+  if (OrRanks(is_other ? 1 : 0) != 0) {
     saver_.reset();
     saver_ = std::make_unique<Saver>(*store_, root);
     saver_root_ = root;
@@ -190,7 +194,9 @@ ResumeReport OffloadOptimizer::Resume(const std::string& root,
                                       const ResumeOptions& options) {
   const auto held = executor();
   held->DiscardGradients();
-  return muonstore::Resume(*store_, root, options);
+  ResumeReport report = muonstore::Resume(*store_, root, options);
+  owes_weights_ = true;
+  return report;
 }
 
 void OffloadOptimizer::Close() {

@@ -99,7 +99,7 @@ class OffloadOptimizer {
   void SetGroup(int32_t index, const GroupHyperParameters& group);
   void set_max_norm(double max_norm);
   // Collective.
-  StepReport Step(double loss_scale);
+  StepReport Step(const StepOptions& options);
   // Collective with the Step of the other ranks, which fails on all.
   void RefuseStep();
 
@@ -116,6 +116,10 @@ class OffloadOptimizer {
   SaveHandle Save(const std::string& root, const std::string& tag,
                   SaveOptions options);
   ResumeReport Resume(const std::string& root, const ResumeOptions& options);
+
+  // Whether the store's weights are newer than what GiveWeights gave: a step or
+  // a resume was done and the caller was interrupted.
+  bool owes_weights() const { return owes_weights_; }
 
   uint64_t memory_bytes() const { return memory_bytes_; }
   uint64_t swapped_bytes() const { return swapped_bytes_; }
@@ -147,6 +151,7 @@ class OffloadOptimizer {
   int32_t num_groups_ = 0;
   uint64_t memory_bytes_ = 0;
   uint64_t swapped_bytes_ = 0;
+  bool owes_weights_ = false;
   // In this order: the later ones refer to the earlier.
   std::unique_ptr<StateStore> store_;
   std::unique_ptr<OffloadExecutor> executor_;

@@ -79,6 +79,7 @@ void OffloadOptimizer::GiveWeights(std::span<const Target> targets) {
   } else {
     CopyOwnWeights(targets);
   }
+  owes_weights_ = false;
 }
 
 void OffloadOptimizer::CopyOwnWeights(std::span<const Target> targets) {

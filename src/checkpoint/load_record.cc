@@ -80,9 +80,11 @@ class RecordPlanner {
   void SetClipping() {
     if (const Scalar* stored = FindScalar(info().counters, kClippingCounter)) {
       plan_.record.clipping = ToClippingMode(*stored);
-      return;
     }
-    if (!IsDeepSpeedRun(info())) return;
+    if (options_.clipping) plan_.record.clipping = *options_.clipping;
+    const bool is_known = options_.clipping ||
+                          FindScalar(info().counters, kClippingCounter);
+    if (is_known || !IsDeepSpeedRun(info())) return;
     plan_.record.clipping = ClipsRawGradients(info())
                                 ? ClippingMode::kGradients
                                 : ClippingMode::kDeepSpeed;

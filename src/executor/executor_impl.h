@@ -81,7 +81,7 @@ class OffloadExecutor::Impl {
   }
   // Over all ranks; an error on one of them is thrown on all.
   ExactSum AllReduceSum(const ExactSum& sum, const std::optional<Error>& error);
-  ExactSum SumGradients();
+  ExactSum SumGradients(bool found_overflow);
   Decision Decide(const StepOptions& options,
                   std::optional<LeaseTable::Exclusive>& exclusive,
                   StepReport& report);

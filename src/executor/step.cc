@@ -172,8 +172,9 @@ ExactSum OffloadExecutor::Impl::AllReduceSum(
   return ExactSum::FromWords(total);
 }
 
-ExactSum OffloadExecutor::Impl::SumGradients() {
+ExactSum OffloadExecutor::Impl::SumGradients(bool found_overflow) {
   ExactSum sum;
+  if (found_overflow) sum.AddNonFinite();
   const std::optional<Error> error = Caught([&] {
     ForEachStage(Stages(), kNormKinds, units_.norm_units,
                  [&](Stage& stage, const Unit& unit) {
@@ -187,7 +188,7 @@ OffloadExecutor::Impl::Decision OffloadExecutor::Impl::Decide(
     const StepOptions& options, std::optional<LeaseTable::Exclusive>& exclusive,
     StepReport& report) {
   Decision decision{.divisor = AgreeOnDivisor(options, exclusive)};
-  const ExactSum sum = SumGradients();
+  const ExactSum sum = SumGradients(options.found_overflow);
   report.num_nonfinite = sum.num_nonfinite();
   // The divisor comes out of the root, so that no loss scale changes a bit.
   report.norm = std::sqrt(sum.Round()) / double{decision.divisor};

@@ -32,6 +32,8 @@ class ExactSum {
   // float first. Non-finite products are counted and otherwise left out.
   void AddSquares(std::span<const float> values, float factor = 1.0F);
   void Merge(const ExactSum& other);
+  // Counts a non-finite value that somebody else met.
+  void AddNonFinite() { ++num_nonfinite_; }
 
   bool finite() const { return num_nonfinite_ == 0; }
   int64_t num_nonfinite() const { return num_nonfinite_; }

@@ -191,6 +191,15 @@ TEST(LoadDeepSpeedRuns, ClipAsTheRunDid) {
   EXPECT_NE(Join(report.notes).find("BF16_Optimizer"), std::string::npos);
 }
 
+TEST(LoadDeepSpeedRuns, ClipAsTheCallerSays) {
+  StoreRecord record;
+  const LoadReport report =
+      LoadAlone("s2-ws2-bf16-none-base",
+                {.clipping = ClippingMode::kGradients}, record);
+  EXPECT_EQ(record.clipping, ClippingMode::kGradients);
+  EXPECT_EQ(Join(report.notes).find("clipping"), std::string::npos);
+}
+
 TEST(LoadDeepSpeedRuns, NeedTheScaleOfTheirMomentum) {
   StoreRecord record;
   try {

@@ -147,6 +147,20 @@ INSTANTIATE_TEST_SUITE_P(Where, OverflowTest,
                            return test.param.substr(0, test.param.find('.'));
                          });
 
+TEST(StepTest, AnOverflowThatOneRankWasToldOfIsAllRanks) {
+  RunConnectedRanks(2, [&](const auto& communicator) {
+    const auto store = MakeStepStore(communicator, {.stage = 2});
+    OffloadExecutor executor(*store, StepOptionsOf(*store));
+    const StateBytes before = AllState(*store);
+    AccumulateAll(*store, executor, 1);
+    const StepReport report =
+        executor.Step({.found_overflow = communicator->rank() == 1});
+    EXPECT_TRUE(report.overflow);
+    EXPECT_EQ(report.num_nonfinite, 1);
+    EXPECT_EQ(AllState(*store), before);
+  });
+}
+
 TEST(StepTest, GradientsWhoseSquaresHaveNoFloatAreAnOverflow) {
   for (const float scale : {1.0F, 0x1p-20F}) {
     const auto store = MakeStepStore(MakeSingleCommunicator(), {});

@@ -98,6 +98,112 @@ class WeightsTest(unittest.TestCase):
             OffloadMuon([("w", weight), ("twin", twin)])
 
 
+    def test_memory_that_overlaps_is_refused_where_elements_do(self):
+        flat = torch.zeros(12)
+        matrix = torch.zeros(4, 6)
+
+        def make_of(*tensors):
+            OffloadMuon([(str(i), torch.nn.Parameter(t))
+                         for i, t in enumerate(tensors)])
+
+        for pair in ((flat[0:6], flat[3:9]), (matrix[:, :3], matrix[:, 2:]),
+                     (matrix, matrix[1:3, 1:2]), (flat[3:9], flat[5:7])):
+            with self.assertRaisesRegex(muonstore.InvalidArgumentError,
+                                        "shares its memory"):
+                make_of(*pair)
+        make_of(flat[0:6], flat[6:12], matrix[:, :3], matrix[:, 3:])
+
+    def test_parameters_that_change_their_kind_are_refused(self):
+        def reshape(weight):
+            weight.data = weight.data.reshape(6, 10)
+
+        def narrow(weight):
+            weight.data = weight.data.bfloat16()
+
+        for change, words in ((reshape, r"\[6, 10\]"), (narrow, "bfloat16")):
+            model, optimizer = make()
+            backward(model, 0)
+            model.fc1.weight.grad = None
+            change(model.fc1.weight)
+            for call in (optimizer.step, optimizer.state_dict):
+                with self.assertRaisesRegex(muonstore.InvalidArgumentError,
+                                            "fc1.weight.*" + words):
+                    call()
+
+    def test_frozen_integers_are_left_alone(self):
+        codes = torch.nn.Parameter(torch.arange(4, dtype=torch.uint8),
+                                   requires_grad=False)
+        weight = torch.nn.Parameter(torch.ones(2, 2))
+        optimizer = OffloadMuon([("codes", codes), ("weight", weight)])
+        weight.grad = torch.ones(2, 2)
+        optimizer.step()
+        self.assertEqual(codes.tolist(), [0, 1, 2, 3])
+        self.assertLess(float(weight.detach().max()), 1)
+
+    def test_parameters_without_values_are_refused(self):
+        with torch.device("meta"):
+            weight = torch.nn.Parameter(torch.ones(2, 2))
+        with torch.inference_mode():
+            inferred = torch.nn.Parameter(torch.ones(2, 2))
+        for param in (weight, inferred):
+            with self.assertRaises(muonstore.InvalidArgumentError):
+                OffloadMuon([("w", param)])
+
+
+class InterruptedTest(unittest.TestCase):
+    """Ctrl-C comes when Python gets its hands on a call's result."""
+
+    class Interrupted:
+        def __init__(self, core, names):
+            self._core, self._names = core, list(names)
+
+        def __getattr__(self, name):
+            real = getattr(self._core, name)
+            if self._names[:1] != [name]:
+                return real
+
+            def call(*args):
+                self._names.pop(0)
+                real(*args)
+                raise KeyboardInterrupt
+            return call
+
+    def test_a_step_is_done_or_not(self):
+        expected_model, expected = trained(3)
+        for names in (["step"], ["step", "give_weights"], ["give_weights"]):
+            model, optimizer = trained(2)
+            backward(model, 2)
+            core = optimizer._core
+            optimizer._core = self.Interrupted(core, names)
+            with self.assertRaises(KeyboardInterrupt):
+                optimizer.step()
+            optimizer._core = core
+            with tempfile.TemporaryDirectory() as folder:
+                optimizer.save(folder, "interrupted")
+                optimizer.resume(folder)
+            assert_same(self, state_of(expected), state_of(optimizer))
+            for name, weight in expected_model.named_parameters():
+                self.assertTrue(torch.equal(
+                    weight, dict(model.named_parameters())[name]), name)
+
+    def test_before_a_step_nothing_is_done(self):
+        for folds in (False, True):
+            model, optimizer = trained(2, fold_in_backward=folds)
+            before = state_of(optimizer)
+            backward(model, 2)
+            core = optimizer._core
+            optimizer._core = self.Interrupted(core, ["set_max_norm"])
+            with self.assertRaises(KeyboardInterrupt):
+                optimizer.step()
+            optimizer._core = core
+            assert_same(self, before, state_of(optimizer))
+            optimizer.zero_grad()
+            backward(model, 2)
+            optimizer.step()
+            assert_same(self, state_of(trained(3, fold_in_backward=folds)[1]),
+                        state_of(optimizer))
+
+
 class StateTest(unittest.TestCase):
     def test_torchs_checkpoint_door_changes_nothing(self):
         from torch.distributed.checkpoint.state_dict import (
@@ -186,7 +292,68 @@ class HyperParametersTest(unittest.TestCase):
             OffloadMuon([group])
 
 
+    def test_values_of_a_mixed_group(self):
+        model = seeded.Model()
+        optimizer = OffloadMuon([{
+            "params": model.named_parameters(), "lr": 0.5, "weight_decay": 0.0,
+            "adam_betas": (0.5, 0.75), "adam_eps": 0.125, "adam_lr": 0.25}])
+        muon, adam = optimizer.param_groups
+        self.assertEqual((muon["lr"], muon["weight_decay"]), (0.5, 0.0))
+        self.assertEqual([adam[key] for key in ("lr", "weight_decay", "betas",
+                                                "eps")],
+                         [0.25, 0.0, (0.5, 0.75), 0.125])
+        other = OffloadMuon([{"params": seeded.Model().named_parameters(),
+                              "weight_decay": 0.5}], adam_weight_decay=0.25)
+        self.assertEqual([g["weight_decay"] for g in other.param_groups],
+                         [0.5, 0.25])
+
+    def test_values_of_groups_that_do_nothing_are_refused(self):
+        for values, words in (({"maximize": True}, "maximize"),
+                              ({"amsgrad": True}, "amsgrad"),
+                              ({"adam_decay": 0.1}, "adam_decay")):
+            with self.assertRaisesRegex(muonstore.InvalidArgumentError, words):
+                OffloadMuon([{"params": seeded.Model().named_parameters(),
+                              **values}])
+
+    def test_what_an_unscaler_found_skips_the_step(self):
+        model, optimizer = make()
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+        before = state_of(optimizer)
+        scaler.scale(model(seeded.gradients(0))).backward()
+        model.fc1.weight.grad[0, 0] = float("inf")
+        scaler.unscale_(optimizer)
+        model.fc1.weight.grad.nan_to_num_(0, 0, 0)
+        scaler.step(optimizer)
+        scaler.update()
+        self.assertTrue(optimizer.report.overflow)
+        self.assertEqual(scaler.get_scale(), 2.0)
+        assert_same(self, before, state_of(optimizer))
+
+
 class FoldingTest(unittest.TestCase):
+    def test_gradients_set_by_hand_count(self):
+        model, optimizer = make(fold_in_backward=True)
+        backward(model, 0)
+        for name, param in model.named_parameters():
+            part, leaf = name.split(".")
+            param.grad = seeded.gradients(1)[part][leaf]
+        optimizer.step()
+        other, plain = make()
+        backward(other, 0)
+        backward(other, 1)
+        plain.step()
+        assert_same(self, state_of(plain), state_of(optimizer))
+
+    def test_backward_on_two_threads_at_once_is_refused(self):
+        model, optimizer = make(fold_in_backward=True)
+        name = optimizer.param_groups[0]["param_names"][0]
+        with optimizer._members[0].folding():
+            with self.assertRaisesRegex(muonstore.UnsupportedError, name):
+                backward(model, 0)
+        optimizer.zero_grad()
+        backward(model, 0)
+        optimizer.step()
+
     def test_resume_forgets_what_was_folded(self):
         with tempfile.TemporaryDirectory() as root:
             model, optimizer = trained(2, fold_in_backward=True)
@@ -244,7 +411,55 @@ def bad_client_state(root):
     return words
 
 
+def other_folder(root):
+    """After a save into the same one, whose channel between ranks is open."""
+    model, optimizer = make(timeout_s=30)
+    optimizer.save(root, "before")
+    try:
+        optimizer.save(f"{root}/{dist.get_rank()}", "bad")
+        words = ""
+    except muonstore.Error as error:
+        words = str(error)
+    backward(model, 0)
+    optimizer.step()
+    optimizer.save(root, "good")
+    return words
+
+
+def other_kind_on_one_rank():
+    model, optimizer = make(timeout_s=30)
+    backward(model, 0)
+    weight = model.fc1.weight
+    kept = weight.data
+    if dist.get_rank() == 1:
+        weight.grad = None
+        weight.data = kept.bfloat16()
+    words = []
+    for call in (optimizer.step, optimizer.state_dict):
+        try:
+            call()
+        except muonstore.InvalidArgumentError as error:
+            words.append(str(error))
+    weight.data = kept
+    optimizer.zero_grad()
+    backward(model, 1)
+    optimizer.step()
+    return words
+
+
 class RanksTest(unittest.TestCase):
+    def test_other_folders_are_refused_and_the_store_lives(self):
+        with tempfile.TemporaryDirectory() as root:
+            for words in ranks.run(2, other_folder, root):
+                self.assertNotEqual(words, "")
+            self.assertEqual(muonstore.open(root).tag, "good")
+
+    def test_another_kind_on_one_rank_is_refused_on_all(self):
+        first, second = ranks.run(2, other_kind_on_one_rank)
+        self.assertEqual((len(first), len(second)), (2, 2))
+        self.assertIn("another rank", first[0])
+        self.assertIn("fc1.weight", second[0])
+
     def test_gradients_that_one_rank_lacks_are_refused_on_all(self):
         for words in ranks.run(2, missing_on_one_rank):
             self.assertIn("different parameters", words)
@@ -253,7 +468,7 @@ class RanksTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as root:
             first, second = ranks.run(2, bad_client_state, root)
             self.assertIn("another rank", first)
-            self.assertIn("JSON", second)
+            self.assertIn("client_state", second)
             self.assertEqual(muonstore.open(root).summary["tag"], "good")
 
 

@@ -3,6 +3,7 @@ import os
 import sys
 import tempfile
 import unittest
+from collections import Counter, OrderedDict
 
 try:
     import torch
@@ -12,6 +13,8 @@ except ImportError as error:
 
 import muonstore
 import seeded
+from data import REPOSITORY
+from muonstore import OffloadMuon
 from offload_plain_test import LIMIT, SameTest, make, reference, train
 
 
@@ -69,6 +72,48 @@ class StateDictTest(SameTest):
         for step in range(5, 10):
             run.step(seeded.gradients(step))
         self.assert_near(ours, seeded.weights(theirs), LIMIT)
+
+    def test_flattened_by_torch_goes_round(self):
+        from torch.distributed.checkpoint.state_dict import (
+            StateDictOptions, get_optimizer_state_dict,
+            set_optimizer_state_dict)
+        flat = StateDictOptions(flatten_optimizer_state_dict=True)
+        for dtype in (torch.float32, torch.bfloat16):
+            model = seeded.Model(dtype)
+            optimizer = make(model)
+            train(model, optimizer, range(3))
+            before = optimizer.state_dict()["state"]
+            set_optimizer_state_dict(
+                model, optimizer,
+                get_optimizer_state_dict(model, optimizer, options=flat),
+                options=flat)
+            after = optimizer.state_dict()["state"]
+            for index, values in before.items():
+                self.assertEqual(values.keys(), after[index].keys())
+                for key, value in values.items():
+                    self.assertTrue(torch.equal(value, after[index][key]))
+            with self.assertRaisesRegex(muonstore.UnsupportedError,
+                                        "state_dict"):
+                optimizer.state[model.fc1.weight]["momentum_buffer"]
+
+    def test_adam_without_state_beside_adam_with_steps_is_refused(self):
+        theirs = seeded.Model()
+        adam = torch.optim.AdamW([theirs.fc1.bias, theirs.norm.weight])
+        theirs.fc1.bias.grad = torch.ones(10)
+        adam.step()
+        named = [(n, p) for n, p in seeded.Model().named_parameters()
+                 if n in ("fc1.bias", "norm.weight")]
+        optimizer = OffloadMuon(named)
+        with self.assertRaisesRegex(muonstore.InvalidArgumentError,
+                                    "norm.weight.*group of its own|"
+                                    "group of its own.*norm.weight"):
+            optimizer.load_state_dict(adam.state_dict())
+
+    def test_a_module_may_be_called_module(self):
+        model = torch.nn.ModuleDict({"module": torch.nn.Linear(4, 4),
+                                     "norm": torch.nn.LayerNorm(4)})
+        optimizer = OffloadMuon(model.named_parameters())
+        optimizer.load_state_dict(optimizer.state_dict())
 
     def round_trip(self, dtype, model_first):
         model = seeded.Model(dtype)
@@ -217,6 +262,119 @@ class SaveTest(SameTest):
         optimizer = make(seeded.Model())
         with self.assertRaises(muonstore.NotFoundError):
             optimizer.resume(self.root)
+
+
+
+class ResumedLoopTest(unittest.TestCase):
+    """What a training loop keeps beside the state."""
+
+    def go_round(self, value):
+        model = seeded.Model()
+        with tempfile.TemporaryDirectory() as folder:
+            optimizer = make(model)
+            optimizer.save(folder, "t", client_state=value)
+            return optimizer.resume(folder).client_state
+
+    def test_client_state_comes_back_as_it_was(self):
+        value = {1: "one", False: None, (2, "x"): [1.5, (3,)], None: {4, 5},
+                 "counter": Counter({3: 2}), "__type__": "text",
+                 "order": OrderedDict([("b", 1), ("a", 2)]),
+                 "nan": float("inf")}
+        found = self.go_round(value)
+        self.assertEqual(found, value)
+        for key, each in value.items():
+            self.assertIs(type(found[key]), type(each), key)
+        tensor = torch.tensor([[1.25, -0.0]], dtype=torch.bfloat16)
+        found = self.go_round({"t": tensor})["t"]
+        self.assertEqual((found.dtype, found.tolist()),
+                         (tensor.dtype, tensor.tolist()))
+        with self.assertRaisesRegex(muonstore.InvalidArgumentError,
+                                    "client_state\\['x'\\].*object"):
+            self.go_round({"x": object()})
+
+    def test_schedules_of_milestones_go_on(self):
+        def loop(steps, resumed_from=None, to=None):
+            model = seeded.Model()
+            optimizer = make(model)
+            optimizer.param_groups[0]["lr"] = torch.tensor(0.02)
+            schedule = torch.optim.lr_scheduler.SequentialLR(
+                optimizer,
+                [torch.optim.lr_scheduler.LinearLR(optimizer, 0.5, 1.0, 2),
+                 torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 4])], [2])
+            if resumed_from:
+                resumed = optimizer.resume(resumed_from)
+                schedule.load_state_dict(resumed.client_state["schedule"])
+            rates = []
+            for step in steps:
+                optimizer.zero_grad()
+                model(seeded.gradients(step)).backward()
+                optimizer.step()
+                schedule.step()
+                rates.append([float(group["lr"])
+                              for group in optimizer.param_groups])
+            if to:
+                optimizer.save(to, "t", client_state={
+                    "schedule": schedule.state_dict()})
+            return rates
+
+        with tempfile.TemporaryDirectory() as folder:
+            whole = loop(range(9))
+            parts = loop(range(3), to=folder) + loop(range(3, 9), folder)
+        self.assertEqual(parts, whole)
+        self.assertLess(whole[-1][0], 0.001)
+
+    def test_groups_go_on_by_their_parameters(self):
+        model = seeded.Model()
+        named = dict(model.named_parameters())
+        first = {"params": [("norm.weight", named["norm.weight"])],
+                 "lr": 0.5, "weight_decay": 0.25}
+        second = {"params": [("fc1.bias", named["fc1.bias"])], "lr": 0.125}
+        with tempfile.TemporaryDirectory() as folder:
+            OffloadMuon([dict(first), dict(second)]).save(folder, "t")
+            for one in (first, second):
+                one["lr"] = 0.75
+            other = OffloadMuon([dict(second), dict(first)])
+            resumed = other.resume(folder)
+            self.assertEqual([(g["lr"], g["weight_decay"])
+                              for g in other.param_groups],
+                             [(0.125, 0.1), (0.5, 0.25)])
+            self.assertEqual(resumed.notes, [])
+            both = OffloadMuon([{"params": first["params"] + second["params"],
+                                 "lr": 0.875}])
+            self.assertIn("param group 0", both.resume(folder).notes[0])
+            self.assertEqual(both.param_groups[0]["lr"], 0.875)
+
+    def test_tensors_as_hyper_parameters(self):
+        model = seeded.Model()
+        optimizer = make(model, adam_betas=(torch.tensor(0.5), 0.75))
+        optimizer.param_groups[0]["lr"] = torch.tensor(0.25)
+        with tempfile.TemporaryDirectory() as folder:
+            optimizer.save(folder, "t")
+            other = make(seeded.Model())
+            other.resume(folder)
+        self.assertEqual(float(other.param_groups[0]["lr"]), 0.25)
+        self.assertEqual([float(b) for b in other.param_groups[1]["betas"]],
+                         [0.5, 0.75])
+
+    def test_clipping_is_ours_after_a_run_of_deepspeeds(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = REPOSITORY / "tests/data/deepspeed/s2-ws2-bf16-none-base/ckpt"
+            entries = muonstore.open(path).select(state="master")
+            params = [(e["parameter"], torch.nn.Parameter(
+                torch.zeros(e["shape"]))) for e in entries]
+            optimizer = OffloadMuon(
+                params, max_norm=1.0, use_muon={
+                    e["parameter"]: e["optimizer"] == "muon" for e in entries})
+            for root in (path, folder):
+                resumed = optimizer.resume(root)
+                self.assertNotIn("clipping", " ".join(resumed.notes))
+                for _, param in params:
+                    param.grad = torch.full_like(param, 1e-5)
+                optimizer.step()
+                self.assertLess(optimizer.report.norm, 0.01)
+                self.assertEqual(optimizer.report.clip_factor, 1.0)
+                if root is path:
+                    optimizer.save(folder, "t")
 
 
 if __name__ == "__main__":

@@ -147,21 +147,40 @@ def require_names(chosen: Mapping[str, Any], names: Iterable[str],
                        tensor=name)
 
 
+# A group's values for Adam alone, as the constructor's.
+_ADAMS = ("adam_lr", "adam_betas", "adam_eps", "adam_weight_decay")
+# Settings of torch's optimizers that this one does not have.
+LACKING = ("amsgrad", "maximize")
+
+
 def _part(group: dict, muon: bool, members: list, defaults: dict,
           is_mixed: bool) -> dict:
-    """A group's own values count; those of a mixed group for Adam are its
-    "adam_lr" and "adam_weight_decay"."""
+    """A group's own values count; for Adam its "adam_..." before those. The lr
+    of a mixed group is Muon's."""
+    _require_known(group, members[0][0])
     own = {key: value for key, value in group.items()
-           if not key.startswith("adam_") and key != "param_names"}
+           if key not in _ADAMS and key != "param_names"}
     if not muon:
-        for key in ("lr", "weight_decay"):
-            if is_mixed:
-                own.pop(key, None)
-            if "adam_" + key in group:
-                own[key] = group["adam_" + key]
+        if is_mixed:
+            own.pop("lr", None)
+            if defaults["own_decay"]:
+                own.pop("weight_decay", None)
+        own.update({key.removeprefix("adam_"): group[key] for key in _ADAMS
+                    if key in group})
+    defaults = {key: value for key, value in defaults.items()
+                if key != "own_decay"}
     return {**defaults, **own, "use_muon": muon,
             "params": [param for _, param in members],
             "param_names": [name for name, _ in members]}
+
+
+def _require_known(group: dict, name: str) -> None:
+    for key, value in group.items():
+        if key.startswith("adam_") and key not in _ADAMS:
+            invalid("no such value of a param group", name,
+                    ", ".join(_ADAMS), key)
+        if key in LACKING and value:
+            invalid(f"this optimizer has no {key}", name)
 
 
 def layout_rule(layouts: Layouts, param_groups: list[dict]

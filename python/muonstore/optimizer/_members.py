@@ -1,10 +1,13 @@
 """One parameter between the model and the store."""
 from __future__ import annotations
 
-from typing import Any, Optional
+import contextlib
+import threading
+from typing import Any, Iterator, Optional
 
 import torch
 
+from muonstore._load import _core
 from muonstore.optimizer._groups import Layouts, invalid, layout_rule
 from muonstore.optimizer._placement import is_shard, local
 
@@ -27,15 +30,37 @@ class Member:
         self.optimizer = optimizer
         self.layout = layout
         self.num_folded = 0
+        self._fold_lock = threading.Lock()
         self._version: Optional[tuple] = None
+        self._kind = self._seen_kind()
 
     def spec(self) -> tuple:
-        dtype = _DTYPES.get(self.param.dtype, str(self.param.dtype))
+        # What is frozen is not in the store, and may be of integers.
+        dtype = _DTYPES.get(self.param.dtype, "f32" if self.optimizer == "none"
+                            else str(self.param.dtype))
         return (self.name, list(self.param.shape), dtype, self.group,
                 self.optimizer, self.layout)
 
     def local(self) -> torch.Tensor:
         return local(self.param).detach()
+
+    def _seen_kind(self) -> tuple:
+        part = local(self.param)
+        return list(part.shape), str(part.dtype)
+
+    def require_as_made(self) -> None:
+        """The store is laid out for what the parameters were then."""
+        if self.optimizer == "none":
+            if self.param.grad is not None:
+                _core.fail("Unsupported", "this parameter was frozen when the "
+                           "optimizer was made and has a gradient now; make a "
+                           "new optimizer", tensor=self.name)
+        elif self._seen_kind() != self._kind:
+            _core.fail("InvalidArgument", "this parameter has another shape or "
+                       "dtype than when the optimizer was made; make a new one "
+                       "after model.to() and the like", tensor=self.name,
+                       expected="{} {}".format(*self._kind),
+                       found="{} {}".format(*self._seen_kind()))
 
     def is_changed(self, core: Any) -> bool:
         """Whether somebody else wrote to the weights since `note_weights`. On
@@ -57,6 +82,19 @@ class Member:
 
     def forget_weights(self) -> None:
         self._version = None
+
+    @contextlib.contextmanager
+    def folding(self) -> Iterator[None]:
+        """torch adds to a gradient outside of hooks: one that is freed while
+        another thread adds to it would be lost."""
+        if not self._fold_lock.acquire(blocking=False):
+            _core.fail("Unsupported", "backward runs on two threads at once; "
+                       "with fold_in_backward it is for one at a time",
+                       tensor=self.name)
+        try:
+            yield
+        finally:
+            self._fold_lock.release()
 
     def weights(self) -> torch.Tensor:
         """Weights as they are, on the host."""
@@ -98,14 +136,12 @@ def members_of(param_groups: list[dict],
     dtype, the index of its param group."""
     layout = layout_rule(layouts, param_groups)
     numbers: dict = {}
-    owners: dict[int, str] = {}
     members = []
     for index, group in enumerate(param_groups):
         optimizer = "muon" if group["use_muon"] else "adam"
         for name, param in zip(group["param_names"], group["params"]):
             trained = param.requires_grad
             _require_own_elements(name, param)
-            _require_own_memory(name, param, owners)
             key = (index, param.dtype)
             number = numbers.setdefault(key, len(numbers)) if trained else 0
             members.append(Member(
@@ -113,10 +149,18 @@ def members_of(param_groups: list[dict],
                 optimizer if trained else "none",
                 layout(name, param) if group["use_muon"] and trained
                 else "whole"))
+    _require_own_memory(members)
     return members, [index for index, _ in numbers]
 
 
 def _require_own_elements(name: str, param: torch.Tensor) -> None:
+    if param.is_meta:
+        invalid("this parameter is on the meta device and has no values yet; "
+                "make the optimizer after to_empty() and its initialization",
+                name)
+    if param.is_inference():
+        invalid("this parameter was made in inference_mode and cannot be "
+                "trained", name)
     part = local(param)
     if any(stride == 0 and size > 1
            for stride, size in zip(part.stride(), part.shape)):
@@ -124,13 +168,49 @@ def _require_own_elements(name: str, param: torch.Tensor) -> None:
                 "contiguous copy", name)
 
 
-def _require_own_memory(name: str, param: torch.Tensor,
-                        owners: dict[int, str]) -> None:
+def _require_own_memory(members: list[Member]) -> None:
     """Two names of one memory would each be updated, and the last one kept."""
-    address = local(param).data_ptr()  # 0: no elements, or no memory at all.
-    if address and owners.setdefault(address, name) != name:
-        invalid("this parameter shares its memory with another; tie them as "
-                "one parameter", name, found=owners[address])
+    extents = sorted(
+        ((*_extent(part), member.name, part) for member in members
+         if (part := member.local()).numel() and part.data_ptr()),
+        key=lambda extent: extent[:2])
+    open_ones: list = []
+    for begin, end, name, part in extents:
+        open_ones = [other for other in open_ones if other[1] > begin]
+        for _, _, other_name, other in open_ones:
+            if _share_elements(part, other):
+                invalid("this parameter shares its memory with another; tie "
+                        "them as one parameter", name, found=other_name)
+        open_ones.append((begin, end, name, part))
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """Addresses from the first byte to behind the last."""
+    span = sum(stride * (size - 1)
+               for stride, size in zip(tensor.stride(), tensor.shape))
+    begin = tensor.data_ptr()
+    return begin, begin + (span + 1) * tensor.element_size()
+
+
+def _share_elements(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Of tensors whose extents overlap: columns of one matrix, for example,
+    share none."""
+    if all(_is_dense(tensor) for tensor in (a, b)):
+        return True
+    return bool(torch.isin(_addresses(a), _addresses(b)).any())
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    begin, end = _extent(tensor)
+    return end - begin == tensor.numel() * tensor.element_size()
+
+
+def _addresses(tensor: torch.Tensor) -> torch.Tensor:
+    """Of each byte that an element begins with."""
+    places = torch.zeros((), dtype=torch.int64)
+    for stride, size in zip(tensor.stride(), tensor.shape):
+        places = places.unsqueeze(-1) + stride * torch.arange(size)
+    return (places * tensor.element_size() + tensor.data_ptr()).flatten()
 
 
 class Targets:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 import zlib
 from typing import Any, Iterable, Optional, Sequence, Union
@@ -15,10 +16,13 @@ from muonstore.optimizer._members import Member, Targets, members_of
 from muonstore.optimizer._options import (StoreSettings, make_options,
                                           values_of)
 from muonstore.optimizer._placement import Placement, find_placement
-from muonstore.optimizer._scaling import loss_scale_of, tell_scaler
+from muonstore.optimizer._scaling import (found_overflow, loss_scale_of,
+                                          tell_scaler)
 
-_CHANGED, _HAS_GRADIENT = 1, 2
-_PATTERN = (1 << 30) - 1
+# What ranks tell one another before they do something together.
+_CHANGED, _OWES, _REFUSED, _HAS_GRADIENT = 1, 2, 4, 8
+_FLAG_BITS, _PATTERN_BITS = 4, 28
+_FLAGS, _PATTERN = (1 << _FLAG_BITS) - 1, (1 << _PATTERN_BITS) - 1
 
 
 class OffloadMuon(torch.optim.Optimizer):
@@ -31,8 +35,10 @@ class OffloadMuon(torch.optim.Optimizer):
 
     params: `model.named_parameters()`, or groups of them as dicts. Matrices go
         to Muon, but for those whose name holds "embed" or "lm_head"; a group's
-        "use_muon" decides for all of it. A mixed group is split in two; its
-        "adam_lr" and "adam_weight_decay" are for the second half.
+        "use_muon" decides for all of it. A mixed group is split in two: `lr` is
+        for Muon's half, "adam_lr", "adam_betas", "adam_eps" and
+        "adam_weight_decay" for the other; `weight_decay` for both, where
+        nobody says another one for Adam.
     lr, weight_decay, momentum, nesterov, adjust_lr_fn: Muon's, as in
         torch.optim.Muon ("original" or "match_rms_adamw").
     adam_lr, adam_betas, adam_eps, adam_weight_decay: AdamW's; the decay is
@@ -85,15 +91,17 @@ class OffloadMuon(torch.optim.Optimizer):
                 "nesterov": nesterov, "adjust_lr_fn": adjust_lr_fn}
         adam = {"lr": adam_lr, "betas": tuple(adam_betas), "eps": adam_eps,
                 "weight_decay": weight_decay if adam_weight_decay is None
-                else adam_weight_decay}
+                else adam_weight_decay,
+                # Of a mixed group, else, both halves have its decay.
+                "own_decay": adam_weight_decay is not None}
         groups = _groups.split_groups(_groups.named_groups(params), use_muon,
                                       {True: muon, False: adam})
         self._core = None  # add_param_group asks.
         super().__init__(groups, {})
-        self.state = _state.InStore()
         for group in self.param_groups:
             values_of(group)
         self._members, self._group_of = members_of(self.param_groups, layouts)
+        self.state = _state.InStore(self._members)
         self._placement = find_placement(
             ((member.name, member.param) for member in self._members),
             process_group)
@@ -105,6 +113,7 @@ class OffloadMuon(torch.optim.Optimizer):
                             expected="0 (not) or more",
                             found=f"max_norm={max_norm}")
         self._hooks: list = []
+        self._fold_lock = threading.Lock()
         self._report = None
         if fold_in_backward:
             _require_foldable(self._placement)
@@ -141,24 +150,41 @@ class OffloadMuon(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        trained = self._trained()
-        flags = self._agree(_CHANGED * self._has_changed()
-                            | _HAS_GRADIENT * self._has_gradients())
-        if flags & _CHANGED:
-            self._take_weights()
+        flags = self._settle(lambda: _HAS_GRADIENT * self._has_gradients(),
+                             self._agree)
         if not flags & _HAS_GRADIENT:
             return loss
         try:
-            self._report = self._step_together(trained)
-        except Exception:
+            self._report = self._step_together(self._trained())
+            if self._scaler is not None:
+                tell_scaler(self._scaler, self, self._report.overflow)
+        except BaseException:
             if self._folds:
                 self._discard_folded()
             raise
-        if self._scaler is not None:
-            tell_scaler(self._scaler, self, self._report.overflow)
-        if not self._report.overflow:
-            self._give_weights()
+        finally:
+            self._give_owed()
         return loss
+
+    def _settle(self, own_flags: Any = lambda: 0, agree: Any = None) -> int:
+        """Before anything else that ranks do together: all of them refuse what
+        one of them must, and model and store have the same weights."""
+        flags, refusal = 0, None
+        try:
+            for member in self._members:
+                member.require_as_made()
+            flags = (_CHANGED * self._has_changed()
+                     | _OWES * self._core.owes_weights | own_flags())
+        except Exception as error:
+            flags, refusal = _REFUSED, error
+        told = (agree or self._core.or_ranks)(flags)
+        if told & _REFUSED:
+            raise refusal or _refused_elsewhere()
+        if told & _OWES:
+            self._give_weights()
+        elif told & _CHANGED:
+            self._take_weights()
+        return told
 
     def _agree(self, flags: int) -> int:
         """The flags that any rank has. With DDP all ranks have gradients of the
@@ -168,47 +194,50 @@ class OffloadMuon(torch.optim.Optimizer):
             return self._core.or_ranks(flags)
         pattern = zlib.crc32(bytes(m.param.grad is None for m in self._members))
         pattern &= _PATTERN
-        told = self._core.or_ranks(flags | pattern << 2
-                                   | (pattern ^ _PATTERN) << 32)
-        if told >> 2 & _PATTERN != pattern or told >> 32 != pattern ^ _PATTERN:
+        told = self._core.or_ranks(
+            flags | pattern << _FLAG_BITS
+            | (pattern ^ _PATTERN) << _FLAG_BITS + _PATTERN_BITS)
+        patterns = (told >> _FLAG_BITS & _PATTERN,
+                    told >> _FLAG_BITS + _PATTERN_BITS)
+        if not told & _REFUSED and patterns != (pattern, pattern ^ _PATTERN):
             _groups.invalid("ranks have gradients of different parameters; with "
                             "DDP all have all (find_unused_parameters=True)")
-        return told & 3
+        return told & _FLAGS
 
     def _step_together(self, trained: list[Member]) -> Any:
+        begun = False
         try:
-            self._require_frozen()
             self._push_groups()
             if not self._folds:
-                self._core.discard_gradients()
-                for member in trained:
-                    member.num_folded = 0
-                    if member.param.grad is not None:
-                        self._fold(member)
-            most = max([1] + [member.num_folded for member in trained])
+                self._discard_folded()
             for member in trained:
-                for _ in range(most - member.num_folded):
-                    self._core.accumulate_zero(member.index)
+                if member.param.grad is not None:
+                    self._fold(member)
+            self._fill_up(trained)
             scale = loss_scale_of(self, self._scaler if self._folds else None)
-        except Exception:
-            # The other ranks hear of it in the step, which is refused.
-            self._core.refuse_step()
+            begun = True
+            return self._core.step(scale, found_overflow(self))
+        except BaseException:
+            if not begun:
+                # The other ranks hear of it in the step, which is refused.
+                self._core.refuse_step()
             raise
         finally:
             for member in trained:
                 member.num_folded = 0
-        return self._core.step(scale)
+
+    def _fill_up(self, trained: list[Member]) -> None:
+        """Zeros for what was in fewer backward passes than others."""
+        most = max([1] + [member.num_folded for member in trained])
+        for member in trained:
+            for _ in range(most - member.num_folded):
+                self._core.accumulate_zero(member.index)
 
     def _fold(self, member: Member) -> None:
         self._core.accumulate(member.index, member.gradient())
         member.num_folded += 1
-
-    def _require_frozen(self) -> None:
-        for member in self._members:
-            if member.optimizer == "none" and member.param.grad is not None:
-                _core.fail("Unsupported", "this parameter was frozen when the "
-                           "optimizer was made and has a gradient now; make a "
-                           "new optimizer", tensor=member.name)
+        if self._folds:
+            member.param.grad = None
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Of gradients that were folded in already nothing is left, either."""
@@ -232,8 +261,8 @@ class OffloadMuon(torch.optim.Optimizer):
         """In the keys of torch.optim.Muon and AdamW, tensors on the host; and
         "master", where the weights are not float32. With whole parameters
         every rank gets all of it; with DTensors its own parts, as DTensors."""
-        self._sync_weights()
         with torch.no_grad():
+            self._settle()
             self.state.update(_state.read_all(self))
         try:
             return _state.with_torch_keys(super().state_dict())
@@ -255,10 +284,12 @@ class OffloadMuon(torch.optim.Optimizer):
 
         asynchronous: returns when the state is pinned; the handle has `done`
             and `wait()`, which gives the report or raises what went wrong.
-        client_state: what resume gives back: a scheduler's state, samples seen;
-            of types that JSON has.
+        client_state: what resume gives back, as it was: a scheduler's state,
+            samples seen. Numbers, text, lists, tuples, sets, dicts with any
+            keys, Counter, OrderedDict, small tensors; anything else is refused.
         """
-        self._sync_weights()
+        with torch.no_grad():
+            self._settle()
         return _saves.save(self, os.fspath(root), tag,
                            {"asynchronous": asynchronous,
                             "overwrite": overwrite, "zstd_level": zstd_level,
@@ -269,14 +300,16 @@ class OffloadMuon(torch.optim.Optimizer):
                allow_missing_state: bool = False) -> _saves.Resumed:
         """Goes on from a checkpoint of any format, stage and number of ranks:
         masters, momentum, moments, steps, the model's weights, and of an own
-        checkpoint the hyper-parameters of the param groups. None: the newest
-        good tag."""
-        resumed = _saves.resume(self, os.fspath(root), tag or "",
-                                allow_missing_state)
-        self._discard_folded()
-        with torch.no_grad():
-            self._give_weights()
-        return resumed
+        checkpoint the hyper-parameters of each parameter's group. None: the
+        newest good tag."""
+        try:
+            resumed = _saves.resume(self, os.fspath(root), tag or "",
+                                    allow_missing_state)
+            self._discard_folded()
+            return resumed
+        finally:
+            with torch.no_grad():
+                self._give_owed()
 
     def close(self) -> None:
         """Frees the store; waits for a save that is under way."""
@@ -295,18 +328,11 @@ class OffloadMuon(torch.optim.Optimizer):
                 if member.optimizer != "none"]
 
     def _has_gradients(self) -> bool:
-        return any(member.num_folded if self._folds
-                   else member.param.grad is not None
+        return any(member.num_folded or member.param.grad is not None
                    for member in self._members)
 
     def _has_changed(self) -> bool:
         return any(member.is_changed(self._core) for member in self._trained())
-
-    def _sync_weights(self) -> None:
-        """What somebody else wrote to the model's weights counts."""
-        with torch.no_grad():
-            if self._core.or_ranks(self._has_changed()):
-                self._take_weights()
 
     def _take_weights(self) -> None:
         for member in self._trained():
@@ -318,6 +344,12 @@ class OffloadMuon(torch.optim.Optimizer):
         self._core.give_weights([m.index for m in self._trained()],
                                 targets.memory)
         targets.up()
+
+    def _give_owed(self) -> None:
+        """A signal's exception after a step must not leave the model behind the
+        store, whose masters would follow the old weights."""
+        if self._core.owes_weights:
+            self._give_weights()
 
     def _push_groups(self) -> None:
         self._core.set_max_norm(self._max_norm)
@@ -333,12 +365,22 @@ class OffloadMuon(torch.optim.Optimizer):
         for member in self._trained():
             def fold(param, member=member):
                 optimizer = this()
-                if optimizer is not None and param.grad is not None:
-                    with torch.no_grad():
+                if optimizer is None:
+                    return
+                # Parameters of other devices have a thread of their own.
+                with member.folding(), optimizer._fold_lock, torch.no_grad():
+                    if param.grad is not None:
                         optimizer._fold(member)
-                    param.grad = None
             self._hooks.append(
                 member.param.register_post_accumulate_grad_hook(fold))
+
+
+def _refused_elsewhere() -> Error:
+    try:
+        _groups.invalid("another rank refused it; nothing was changed")
+    except Error as error:
+        return error
+    raise AssertionError("it fails")
 
 
 def _require_foldable(placement: Placement) -> None:

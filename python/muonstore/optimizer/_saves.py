@@ -6,10 +6,12 @@ import json
 import operator
 from typing import Any, Optional
 
+import torch
+
+from muonstore.optimizer import _texts
 from muonstore.optimizer._groups import invalid
 
 _GROUPS, _CLIENT = "torch_param_groups", "torch_client_state"
-_NOT_VALUES = ("params", "param_names")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +30,10 @@ def save(optimizer: Any, root: str, tag: str, options: dict,
     error, texts = None, {}
     try:
         optimizer._push_groups()
-        texts = _texts(optimizer, client_state)
+        texts = {_GROUPS: _groups_text(optimizer),
+                 _CLIENT: _texts.encode("client_state", client_state)}
+        _require_text("tag", tag)
+        _require_text("root", root)
         options = {key: operator.index(value)
                    if not isinstance(value, bool) else value
                    for key, value in options.items()}
@@ -42,25 +47,21 @@ def save(optimizer: Any, root: str, tag: str, options: dict,
                    options["asynchronous"])
 
 
-def _texts(optimizer: Any, client_state: Any) -> dict[str, str]:
-    groups = [{key: _plain(value) for key, value in group.items()
-               if key not in _NOT_VALUES} for group in optimizer.param_groups]
-    try:
-        return {_GROUPS: json.dumps(groups), _CLIENT: json.dumps(client_state)}
-    except (TypeError, ValueError) as error:
-        invalid(f"client_state and param groups are kept as JSON: {error}")
-        raise
+def _require_text(name: str, value: Any) -> None:
+    if not isinstance(value, str) or not value:
+        invalid(f"{name} is a text that is not empty", found=repr(value))
+
+
+def _groups_text(optimizer: Any) -> str:
+    groups = [{key: value for key, value in group.items() if key != "params"}
+              for group in optimizer.param_groups]
+    return _texts.encode("param_groups", groups)
 
 
 def _finish(handle: Any, asynchronous: bool) -> Any:
     if not asynchronous:
         handle.wait()
     return handle
-
-
-def _plain(value: Any) -> Any:
-    """A learning rate may be a tensor."""
-    return value.item() if hasattr(value, "item") else value
 
 
 def resume(optimizer: Any, root: str, tag: str,
@@ -74,21 +75,45 @@ def resume(optimizer: Any, root: str, tag: str,
     if _GROUPS not in texts:
         notes.append("hyper-parameters are as the optimizer was made: the "
                      "checkpoint is another program's")
-    elif not _take_groups(optimizer, json.loads(texts[_GROUPS])):
-        notes.append("hyper-parameters are as the optimizer was made: the "
-                     "checkpoint has other param groups")
+    else:
+        notes += _take_groups(optimizer, _texts.decode(texts[_GROUPS]))
     return Resumed(tag=found["tag"], step=found["step"],
-                   client_state=json.loads(texts.get(_CLIENT, "null")),
+                   client_state=_texts.decode(texts.get(_CLIENT, "null")),
                    missing=found["missing"], passed_over=found["passed_over"],
                    notes=notes)
 
 
-def _take_groups(optimizer: Any, saved: list[dict]) -> bool:
-    groups = optimizer.param_groups
-    if [g["use_muon"] for g in groups] != [g["use_muon"] for g in saved]:
-        return False
-    for group, values in zip(groups, saved):
-        if "betas" in values:
-            values["betas"] = tuple(values["betas"])
-        group.update(values)
-    return True
+def _take_groups(optimizer: Any, saved: list[dict]) -> list[str]:
+    """Each group goes on with the values of its parameters; notes on those that
+    cannot."""
+    notes = []
+    owners = {name: values for values in saved
+              for name in values.get("param_names", ())}
+    for index, group in enumerate(optimizer.param_groups):
+        if owners:
+            found = [owners[name] for name in group["param_names"]
+                     if name in owners]
+        else:  # Of a version that did not keep names.
+            found = saved[index:index + 1] \
+                if len(saved) == len(optimizer.param_groups) else []
+        values = found[0] if found else None
+        if values is None or any(other is not values for other in found) or \
+                values["use_muon"] != group["use_muon"]:
+            notes.append(f"hyper-parameters of param group {index} are as the "
+                         "optimizer was made: in the checkpoint its parameters "
+                         "are in other groups, or in none")
+            continue
+        _update(group, values)
+    return notes
+
+
+def _update(group: dict, values: dict) -> None:
+    for key, value in values.items():
+        if key == "param_names":
+            continue
+        if key == "betas":
+            value = tuple(value)
+        old = group.get(key)
+        if isinstance(old, torch.Tensor) and isinstance(value, (int, float)):
+            value = torch.full_like(old, value)
+        group[key] = value

@@ -14,6 +14,14 @@ def loss_scale_of(optimizer: Any, scaler: Any) -> float:
     return 1.0 if scale is None else float(scale)
 
 
+def found_overflow(optimizer: Any) -> bool:
+    """What an unscaler found in gradients that may show it no more; those that
+    come with their scale still do."""
+    found = getattr(optimizer, "found_inf", None)
+    return (found is not None and getattr(optimizer, "grad_scale", None) is None
+            and float(found) > 0)
+
+
 def tell_scaler(scaler: Any, optimizer: Any, overflow: bool) -> None:
     """What all ranks found, for scaler.update(); gradients that were folded in
     it cannot look at, and of shards each rank has its own."""

@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any, Iterator, Sequence, Union
+from typing import Any, Iterable, Iterator, Sequence, Union
 
 import torch
 
-from muonstore.optimizer._groups import are_generated, bare_names, invalid
+from muonstore._load import _core
+from muonstore.optimizer._groups import (LACKING, are_generated, bare_names,
+                                         invalid)
 from muonstore.optimizer._members import Member
 from muonstore.optimizer._options import values_of
 
@@ -17,9 +20,6 @@ _KINDS = {"muon": {"momentum_buffer": "momentum"},
           "none": {}}
 _VALUES = ("lr", "initial_lr", "weight_decay", "momentum", "nesterov",
            "adjust_lr_fn", "betas", "eps")
-# Settings of AdamW's that this optimizer does not have.
-_REFUSED = ("amsgrad", "maximize")
-
 
 # What torch.optim.Muon's step asks of a group, as it is here.
 _TORCH_MUON = {"ns_coefficients": (3.4445, -4.7750, 2.0315), "eps": 1e-7,
@@ -28,13 +28,50 @@ _TORCH_MUON = {"ns_coefficients": (3.4445, -4.7750, 2.0315), "eps": 1e-7,
 
 class InStore(defaultdict):
     """`Optimizer.state`, between calls of state_dict: it lies in the store.
-    Never empty, so that nobody makes a step to fill it."""
+    Never empty, so that nobody makes a step to fill it; of each parameter it
+    tells the keys, which torch.distributed.checkpoint unflattens by."""
 
-    def __init__(self):
+    def __init__(self, members: Iterable[Member]):
         super().__init__(dict)
+        self._keys = {member.param: _keys_of(member) for member in members}
 
     def __bool__(self) -> bool:
         return True
+
+    def __missing__(self, param: torch.Tensor) -> Mapping:
+        return _Elsewhere(self._keys.get(param, ()))
+
+
+class _Elsewhere(Mapping):
+    """Keys of values that state_dict() reads."""
+
+    def __init__(self, keys: Iterable[str]):
+        self._keys = tuple(keys)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._keys:
+            raise KeyError(key)
+        _core.fail("Unsupported", f"{key} lies in the store; state_dict() "
+                   "reads it")
+
+
+def _keys_of(member: Member) -> list[str]:
+    """Of a parameter's state in state_dict()."""
+    keys = list(_KINDS[member.optimizer])
+    if member.optimizer == "adam":
+        keys.insert(0, "step")
+    if keys and member.param.dtype != torch.float32:
+        keys.append("master")
+    return keys
 
 
 def with_torch_keys(state_dict: dict) -> dict:
@@ -104,6 +141,7 @@ def _merge(dicts: list[dict]) -> dict:
 
 def _pairs(optimizer: Any, saved: list[dict]) -> Iterator[tuple[Member, int]]:
     """By place in the groups, as torch does it; by name where both have one."""
+    bare = _bare_where_wrapped(optimizer, saved)
     counts = [len(group["params"]) for group in optimizer.param_groups]
     found = [len(group["params"]) for group in saved]
     if counts != found:
@@ -114,15 +152,24 @@ def _pairs(optimizer: Any, saved: list[dict]) -> Iterator[tuple[Member, int]]:
     for group, own in zip(saved, optimizer.param_groups):
         names = group.get("param_names")
         has_names = names and not are_generated([*names, *own["param_names"]])
-        by_name = (_by_name(names, group["params"], own["param_names"])
-                   if has_names else {})
+        by_name = (_by_name([bare[name] for name in names], group["params"],
+                            own["param_names"]) if has_names else {})
         for key, member in zip(group["params"], members):
             yield member, by_name.get(member.name, key)
 
 
+def _bare_where_wrapped(optimizer: Any, saved: list[dict]) -> dict[str, str]:
+    """Saved names -> without what wrappers added. A module may be called
+    "module" itself."""
+    names = [name for group in saved for name in group.get("param_names") or []]
+    own = {name for group in optimizer.param_groups
+           for name in group["param_names"]}
+    return dict(zip(names, names if set(names) == own else bare_names(names)))
+
+
 def _by_name(names: list[str], keys: list[int], own: list[str]
              ) -> dict[str, int]:
-    by_name = dict(zip(bare_names(names), keys))
+    by_name = dict(zip(names, keys))
     if len(names) != len(keys) or set(by_name) != set(own):
         lacking = sorted(set(own) - set(by_name))
         invalid("the state dict names other parameters",
@@ -136,7 +183,7 @@ def _require(optimizer: Any, groups: list[dict], state: dict,
     """Steps by group of the store; refuses, before anything is written, what
     cannot be taken over."""
     for group, own in zip(groups, optimizer.param_groups):
-        for name in _REFUSED:
+        for name in LACKING:
             if group.get(name):
                 invalid(f"this optimizer has no {name}")
         if own["use_muon"]:
@@ -163,9 +210,15 @@ def _require(optimizer: Any, groups: list[dict], state: dict,
                         "of steps", member.name, str(steps[member.group]),
                         str(step))
     # Adam without state starts anew; Muon's state has no steps.
-    for member, _ in pairs:
-        if member.optimizer == "adam":
-            steps.setdefault(member.group, 0)
+    for member, key in pairs:
+        if member.optimizer != "adam":
+            continue
+        if steps.setdefault(member.group, 0) and \
+                "step" not in state.get(key, {}):
+            invalid("this parameter has no state while others of its group "
+                    "have taken steps, which are counted by group here; give "
+                    "it a group of its own", member.name, "state",
+                    f"{int(steps[member.group])} steps of its group")
     old = optimizer._core.group_steps
     return [int(steps.get(i, old[i])) for i in range(len(old))]
 
