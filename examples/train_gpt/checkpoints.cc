@@ -1,13 +1,51 @@
 #include "examples/train_gpt/checkpoints.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "muonstore/error.h"
+#include "muonstore/file_system.h"
+#include "muonstore/open.h"
 #include "muonstore/resume.h"
 
 namespace train_gpt {
+namespace {
+
+bool AreOneFolder(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return std::filesystem::equivalent(a, b, error);
+}
+
+// The newest checkpoint right below a folder; empty: there is none.
+std::string NewestIn(const std::string& folder) {
+  try {
+    const auto listing =
+        muonstore::ListTags(muonstore::PosixFileSystem(), folder);
+    // Those of a root further down are in no danger.
+    const bool any =
+        AreOneFolder(listing.root, folder) && !listing.tags.empty();
+    return any ? listing.tags.back().tag : "";
+  } catch (const muonstore::Error&) {
+    return "";  // No such folder, or none with checkpoints.
+  }
+}
+
+}  // namespace
+
+void RefuseToReplace(const CheckpointFlags& flags) {
+  if (flags.save_every == 0) return;
+  const std::string& root = flags.save_directory;
+  if (!flags.resume.empty() && AreOneFolder(flags.resume, root)) return;
+  const std::string newest = NewestIn(root);
+  if (newest.empty()) return;
+  throw std::runtime_error(
+      root + " holds checkpoints, the newest " + newest +
+      ", which this run would replace: go on from them with --resume " + root +
+      ", or name another folder with --save-dir");
+}
 
 int64_t ResumeRun(const Flags& flags, muonstore::StateStore& store) {
   const muonstore::MomentumConvention asked = store.record().convention;

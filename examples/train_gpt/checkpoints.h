@@ -13,6 +13,10 @@
 
 namespace train_gpt {
 
+// Throws where the run would replace checkpoints in --save-dir that it does not
+// go on from.
+void RefuseToReplace(const CheckpointFlags& flags);
+
 // Collective. Fills the store from the newest good checkpoint; the number of
 // steps that the run has done. Throws where that keeps momentum by another
 // convention than the flags say.

@@ -32,7 +32,8 @@ std::string RowsUpTo(const std::string& path, int64_t last_step) {
                              kHeader);
   }
   std::string rows = line + "\n";
-  while (std::getline(file, line)) {
+  // A last line without an end was cut, whatever its step.
+  while (std::getline(file, line) && !file.eof()) {
     char* end = nullptr;
     const int64_t step = std::strtoll(line.c_str(), &end, 10);
     // What a killed run did after its checkpoint is done again.

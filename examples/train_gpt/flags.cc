@@ -1,5 +1,8 @@
 #include "examples/train_gpt/flags.h"
 
+#include <cmath>
+#include <cstdlib>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -35,6 +38,34 @@ void AddChoice(CLI::App& app, const std::string& name, T& value,
       ->default_str(chosen);
 }
 
+// CLI::Range takes "nan" for a number within.
+CLI::Validator Finite(const std::string& what,
+                      const std::function<bool(double)>& holds) {
+  return {[what, holds](std::string& text) {
+            char* end = nullptr;
+            const double value = std::strtod(text.c_str(), &end);
+            const bool is_number = end != text.c_str() && *end == '\0';
+            return is_number && std::isfinite(value) && holds(value)
+                       ? std::string()
+                       : "takes " + what + ", not " + text;
+          },
+          ""};
+}
+
+CLI::Validator FromZero() {
+  return Finite("a number of 0 or more", [](double x) { return x >= 0; });
+}
+
+// CLI11 reads "-1" as the largest unsigned number.
+CLI::Validator Unsigned() {
+  return {[](std::string& text) {
+            return text.find('-') != std::string::npos
+                       ? "takes no negative number: " + text
+                       : std::string();
+          },
+          ""};
+}
+
 void AddModel(CLI::App& app, ModelFlags& model) {
   app.add_option("--layers", model.num_layers, "transformer blocks")
       ->check(CLI::Range(1, 64));
@@ -48,13 +79,22 @@ void AddModel(CLI::App& app, ModelFlags& model) {
                   "compute weights and gradients");
 }
 
-void AddOptimizer(CLI::App& app, OptimizerFlags& optimizer) {
-  app.add_option("--lr", optimizer.muon_lr, "learning rate of Muon");
-  app.add_option("--adam-lr", optimizer.adam_lr, "learning rate of Adam");
-  app.add_option("--momentum", optimizer.momentum, "of Muon");
-  app.add_option("--weight-decay", optimizer.weight_decay, "of both");
+void AddRates(CLI::App& app, OptimizerFlags& optimizer) {
+  app.add_option("--lr", optimizer.muon_lr, "learning rate of Muon")
+      ->check(FromZero());
+  app.add_option("--adam-lr", optimizer.adam_lr, "learning rate of Adam")
+      ->check(FromZero());
+  app.add_option("--momentum", optimizer.momentum, "of Muon")
+      ->check(Finite("a number from 0 to below 1",
+                     [](double x) { return x >= 0 && x < 1; }));
+  app.add_option("--weight-decay", optimizer.weight_decay, "of both")
+      ->check(FromZero());
   app.add_option("--max-norm", optimizer.max_norm,
-                 "clip gradients to this global norm; 0: do not");
+                 "clip gradients to this global norm; 0: do not")
+      ->check(FromZero());
+}
+
+void AddForms(CLI::App& app, OptimizerFlags& optimizer) {
   app.add_flag_callback(
       "--no-nesterov", [&optimizer] { optimizer.nesterov = false; },
       "plain momentum");
@@ -97,6 +137,7 @@ void AddTiers(CLI::App& app, TierFlags& tiers) {
                  "bytes of memory that each rank's state may take, such as "
                  "2MB: what does not fit lies in --nvme-dir; 0: no limit")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false).description(""))
+      ->transform(Unsigned())  // The last one comes first.
       ->type_name("SIZE");
 }
 
@@ -105,7 +146,8 @@ void AddCheckpoints(CLI::App& app, CheckpointFlags& checkpoints) {
                  "steps between checkpoints; 0: none")
       ->check(CLI::Range(0, 1'000'000));
   app.add_option("--save-dir", checkpoints.save_directory,
-                 "root of the checkpoints");
+                 "root of the checkpoints: that of --resume, or a folder "
+                 "without any");
   app.add_option("--keep", checkpoints.keep,
                  "checkpoints, the newest, that stay in --save-dir; 0: all")
       ->check(CLI::Range(0, 1'000'000));
@@ -122,27 +164,67 @@ void AddRun(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--batch", flags.batch, "samples a step, over all ranks")
       ->check(CLI::Range(1, 1'000'000));
-  app.add_option("--seed", flags.seed, "of the weights and the data");
+  app.add_option("--seed", flags.seed, "of the weights and the data")
+      ->check(Unsigned());
   app.add_option("--text", flags.text, "file to learn")
       ->check(CLI::ExistingFile);
   app.add_option("--csv", flags.csv,
                  "file for the loss of each step; --resume goes on with it");
   app.add_option("--threads", flags.num_threads, "of each rank")
       ->check(CLI::Range(1, 1024));
-  app.add_flag("--baseline", flags.baseline,
-               "one process, whole tensors, no store");
+  auto* baseline = app.add_flag("--baseline", flags.baseline,
+                                "one process, whole tensors, no store");
   app.add_option("--baseline-split", flags.baseline_split,
                  "gradients in pieces, as so many ranks make them")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, 1024))
+      ->needs(baseline);
   app.add_option("--ranks", flags.num_ranks, "processes")
       ->check(CLI::Range(1, 1024));
   app.add_option("--stage", flags.stage, "of ZeRO")->check(CLI::Range(1, 3));
   app.add_option("--rank", flags.rank)->group("");  // The launcher's.
   app.add_option("--rendezvous", flags.rendezvous)->group("");
   app.add_option("--launcher-pid", flags.launcher_pid)->group("");
+  // What only a store has.
+  for (const char* option :
+       {"--stage", "--tier", "--nvme-dir", "--memory-budget", "--newton-schulz",
+        "--save-every", "--save-dir", "--keep", "--async", "--resume"}) {
+    baseline->excludes(app.get_option(option));
+  }
+}
+
+std::string ContradictionOf(const TierFlags& tiers) {
+  const bool on_nvme = tiers.tier == TierChoice::kNvme;
+  const bool has_budget = tiers.memory_budget_bytes > 0;
+  const bool has_directory = !tiers.nvme_directory.empty();
+  if ((on_nvme || has_budget) && !has_directory) {
+    return "--tier nvme and --memory-budget need --nvme-dir";
+  }
+  if (has_directory && !on_nvme && !has_budget) {
+    return "--nvme-dir needs --tier nvme or --memory-budget";
+  }
+  if (on_nvme && has_budget) {
+    return "--memory-budget chooses what lies on NVMe: leave --tier nvme out";
+  }
+  return "";
+}
+
+std::string ContradictionOf(const CheckpointFlags& checkpoints) {
+  if (checkpoints.save_every > 0) {
+    return checkpoints.save_directory.empty() ? "--save-every needs --save-dir"
+                                              : "";
+  }
+  if (!checkpoints.save_directory.empty()) {
+    return "--save-dir needs --save-every";
+  }
+  if (checkpoints.keep > 0) return "--keep needs --save-every";
+  if (checkpoints.asynchronous) return "--async needs --save-every";
+  return "";
 }
 
 std::string Contradiction(const Flags& flags) {
+  if (flags.baseline && flags.num_ranks > 1) {
+    return "--baseline is one process: use --baseline-split, not --ranks";
+  }
   const int64_t pieces = flags.baseline ? flags.baseline_split
                                         : static_cast<int64_t>(flags.num_ranks);
   if (flags.batch % pieces != 0) {
@@ -152,30 +234,8 @@ std::string Contradiction(const Flags& flags) {
   if (flags.model.dim % flags.model.num_heads != 0) {
     return "--dim must be a multiple of --heads";
   }
-  if (flags.baseline && flags.num_ranks > 1) {
-    return "--baseline is one process: use --baseline-split, not --ranks";
-  }
-  const bool uses_disk = flags.tiers.tier == TierChoice::kNvme ||
-                         flags.tiers.memory_budget_bytes > 0;
-  if (uses_disk && flags.tiers.nvme_directory.empty()) {
-    return "--tier nvme and --memory-budget need --nvme-dir";
-  }
-  if (flags.tiers.tier == TierChoice::kNvme &&
-      flags.tiers.memory_budget_bytes > 0) {
-    return "--memory-budget chooses what lies on NVMe: leave --tier nvme out";
-  }
-  if (flags.checkpoints.save_every > 0 &&
-      flags.checkpoints.save_directory.empty()) {
-    return "--save-every needs --save-dir";
-  }
-  if (flags.checkpoints.keep > 0 && flags.checkpoints.save_every == 0) {
-    return "--keep needs --save-every";
-  }
-  if (flags.baseline &&
-      (flags.checkpoints.save_every > 0 || !flags.checkpoints.resume.empty())) {
-    return "--baseline keeps no checkpoints";
-  }
-  return "";
+  const std::string tiers = ContradictionOf(flags.tiers);
+  return tiers.empty() ? ContradictionOf(flags.checkpoints) : tiers;
 }
 
 }  // namespace
@@ -187,7 +247,8 @@ std::optional<Flags> ParseFlags(int argc, char** argv, int& exit_code) {
       "muonstore holds under ZeRO."};
   app.option_defaults()->always_capture_default();
   AddModel(app, flags.model);
-  AddOptimizer(app, flags.optimizer);
+  AddRates(app, flags.optimizer);
+  AddForms(app, flags.optimizer);
   AddTiers(app, flags.tiers);
   AddCheckpoints(app, flags.checkpoints);
   AddRun(app, flags);

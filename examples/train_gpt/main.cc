@@ -6,6 +6,7 @@
 #include <ATen/Parallel.h>
 
 #include "examples/train_gpt/baseline.h"
+#include "examples/train_gpt/checkpoints.h"
 #include "examples/train_gpt/flags.h"
 #include "examples/train_gpt/launcher.h"
 #include "examples/train_gpt/rank.h"
@@ -18,6 +19,7 @@ int main(int argc, char** argv) {
   if (!flags) return exit_code;
   try {
     if (!flags->baseline && !flags->rank) {
+      train_gpt::RefuseToReplace(flags->checkpoints);
       return train_gpt::RunRanks(*flags, argv);
     }
     // A fixed number of threads: sums depend on it.

@@ -1,7 +1,10 @@
 #include "formats/deepspeed/momentum_unit.h"
 
+#include <variant>
+
 #include "muonstore/error.h"
 #include "src/base/str.h"
+#include "src/state/scalar_map.h"
 
 namespace muonstore::deepspeed {
 
@@ -41,6 +44,28 @@ double MomentumFactor(const CheckpointInfo& source,
                            "--momentum-scale S another one that the run will "
                            "start with, or --offload cpu keeps true units"),
               {.file = source.path});
+}
+
+double ConventionFactor(const CheckpointInfo& source, int32_t group) {
+  if (!source.momentum ||
+      source.momentum->convention == MomentumConvention::kLerp) {
+    return 1;
+  }
+  const ParamGroup& owner = source.groups.at(static_cast<size_t>(group));
+  if (owner.optimizer != Optimizer::kMuon) return 1;
+  const Scalar* stored = FindScalar(owner.hyper_parameters, "momentum");
+  const double* mu = stored == nullptr ? nullptr : std::get_if<double>(stored);
+  if (mu == nullptr || !(*mu >= 0 && *mu < 1)) {
+    throw Error(
+        ErrorCode::kUnsupported,
+        StrCat("the momentum accumulates, DeepSpeed's is multiplied by "
+               "1 - momentum, and ",
+               Printable(owner.name), " does not tell its momentum"),
+        {.file = source.path,
+         .expected = "a number from 0 to below 1",
+         .found = stored == nullptr ? "nothing" : ScalarToString(*stored)});
+  }
+  return 1 - *mu;
 }
 
 }  // namespace muonstore::deepspeed

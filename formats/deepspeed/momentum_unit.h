@@ -13,6 +13,11 @@ namespace muonstore::deepspeed {
 // from scaled to true, where the source proves it; else Error(kUnsupported).
 double MomentumFactor(const CheckpointInfo& source, const TargetLayout& target);
 
+// DeepSpeed's momentum is M = mu * M + (1 - mu) * G: 1 - mu of the param group
+// where the source's accumulates (M = mu * M + G), else 1. A momentum of which
+// the group does not tell mu is Error(kUnsupported).
+double ConventionFactor(const CheckpointInfo& source, int32_t group);
+
 }  // namespace muonstore::deepspeed
 
 #endif  // MUONSTORE_FORMATS_DEEPSPEED_MOMENTUM_UNIT_H_

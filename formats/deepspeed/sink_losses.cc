@@ -133,6 +133,19 @@ std::vector<SinkLoss> FindLosses(const Target& target) {
   return list;
 }
 
+void AddLayoutNote(const CheckpointInfo& info,
+                   std::vector<std::string>& notes) {
+  std::vector<std::string> names;
+  for (const auto& [name, layout] : info.matrix_layouts) {
+    if (layout != "whole") names.push_back(StrCat(name, " (", layout, ")"));
+  }
+  if (names.empty()) return;
+  notes.push_back(StrCat(
+      "DeepSpeed orthogonalizes whole matrices and its files do not tell that "
+      "these were seen otherwise: ",
+      JoinNames(names, 8)));
+}
+
 std::vector<std::string> FindNotes(const Target& target) {
   std::vector<std::string> notes;
   const CheckpointInfo& info = target.source().info();
@@ -147,6 +160,13 @@ std::vector<std::string> FindNotes(const Target& target) {
     notes.push_back(StrCat("DeepSpeed will resume with zero momentum of ",
                            group, ": the source has none"));
   }
+  if (info.momentum &&
+      info.momentum->convention == MomentumConvention::kAccumulate) {
+    notes.emplace_back(
+        "the momentum accumulates in the source (M = mu M + G) and was "
+        "multiplied by 1 - mu of its param group, as DeepSpeed has it");
+  }
+  AddLayoutNote(info, notes);
   const auto& specs = target.layout().specs;
   const auto num_empty = std::count_if(
       specs.begin(), specs.end(),

@@ -99,12 +99,12 @@ size_t TargetSegments::Require(int32_t parameter, std::string_view kind) const {
 }
 
 // As stored. Float32, which holds them all exactly, where a group has several
-// dtypes (swapped and resident momentum of an NVMe run) or the unit changes.
+// dtypes (swapped and resident momentum of an NVMe run) or values change.
 DType TargetSegments::DTypeOf(std::string_view kind, size_t flat_group) const {
   const auto& parameters =
       target_.partitioning().groups()[flat_group].parameters;
   if (parameters.empty() || kind == kMaster ||
-      (kind == kMomentum && momentum_factor_ != 1)) {
+      FactorOf(kind, flat_group) != 1) {
     return DType::kF32;
   }
   const DType dtype =
@@ -123,6 +123,14 @@ DType TargetSegments::DTypeOf(std::string_view kind, size_t flat_group) const {
     }
   }
   return is_one ? dtype : DType::kF32;
+}
+
+double TargetSegments::FactorOf(std::string_view kind,
+                                size_t flat_group) const {
+  if (kind != kMomentum) return 1;
+  return momentum_factor_ *
+         ConventionFactor(target_.source().info(),
+                          target_.partitioning().groups()[flat_group].group);
 }
 
 // All elements of every matrix that the rank owns a part of, back to back.
@@ -144,7 +152,7 @@ SinkSegment TargetSegments::State(std::string_view kind, int32_t rank,
   SinkSegment segment;
   segment.name = StrCat("rank ", rank, " ", StateKey(kind, flat_group));
   segment.dtype = DTypeOf(kind, flat_group);
-  segment.scale = kind == kMomentum ? momentum_factor_ : 1;
+  segment.scale = FactorOf(kind, flat_group);
   if (IsWhole(kind, flat_group)) {
     AddWhole(kind, rank, flat_group, segment);
     return segment;

@@ -59,6 +59,7 @@ class TargetSegments {
   SinkSegment Piece(const ModuleEntry& entry, int32_t rank) const;
   size_t Require(int32_t parameter, std::string_view kind) const;
   DType DTypeOf(std::string_view kind, size_t flat_group) const;
+  double FactorOf(std::string_view kind, size_t flat_group) const;
 
   const Target& target_;
   double momentum_factor_ = 1;

@@ -5,6 +5,8 @@ from typing import Any, Sequence
 
 import numpy as np
 
+from muonstore._errors import UnavailableError
+
 # The library's dtype: NumPy's, and that of ml_dtypes which says more.
 _DTYPES = {
     "f64": ("float64", None), "f32": ("float32", None),
@@ -40,9 +42,20 @@ def as_numpy(array: np.ndarray, dtype: str) -> np.ndarray:
     return array.view(getattr(ml_dtypes, name, array.dtype))
 
 
+def require_torch() -> Any:
+    """The module; UnavailableError where it is not installed."""
+    try:
+        import torch
+    except ImportError as error:
+        raise UnavailableError(
+            "Unavailable", "torch=True needs PyTorch, which cannot be "
+            f"imported ({error}): install the package torch") from error
+    return torch
+
+
 def as_torch(array: np.ndarray, torch_dtype: str) -> Any:
     """The same memory as a tensor; `torch_dtype` as in "bfloat16"."""
-    import torch
+    torch = require_torch()
     dtype = getattr(torch, torch_dtype)
     if array.dtype in (np.uint16, np.uint32, np.uint64):
         # Of the same size; every torch has it.

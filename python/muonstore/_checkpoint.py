@@ -77,6 +77,8 @@ class Checkpoint:
         they are the raw uint16 or uint8. Raises NotFoundError with the nearest
         names, DataLossError for elements that the files lack.
         """
+        if torch:  # Before anything is read.
+            _arrays.require_torch()
         whole = self._full()
         index, shape, dtype, torch_dtype = whole.find(name, state)
         first, shape = _rows_of(shape, rows)
@@ -96,7 +98,7 @@ class Checkpoint:
         """Statistics of every matrix, worst first: is the state healthy?
 
         per_head: equal row blocks, this many; split: rows of each block.
-        vs: another checkpoint: "cosine", and whether a matrix is identical.
+        vs: another checkpoint: "cosine", "norm_ratio", and whether a matrix is identical.
         top: how many singular values.
         One dict a matrix: "parameter", "rows", "cols", "flags" ("nonfinite",
         "zero", ...), "ratio_to_master", and in "stats" "frobenius",
@@ -126,6 +128,9 @@ class Checkpoint:
         nothing. Objects of classes that are not plain Python, NumPy or torch
         are `Opaque`: nothing in a file is ever imported or called.
         """
+        if torch:
+            _arrays.require_torch()
+
         def finish(array, dtype, torch_dtype):
             return _arrays.as_torch(array, torch_dtype) if torch \
                 else _arrays.as_numpy(array, dtype)
@@ -133,7 +138,13 @@ class Checkpoint:
         whole = self._full()
         if _core.num_carried_ranks(whole) == 0:
             return {"model_states": None, "optim_states": None}
-        model, optim = _core.carried(whole, rank, finish)
+        try:
+            model, optim = _core.carried(whole, rank, finish)
+        except TypeError as error:
+            # A frozenset comes as a set.
+            _core.fail("Unsupported", "a dict or set among the carried values "
+                       "has a key or an element that cannot be one here",
+                       file=self.path, found=str(error))
         return {"model_states": model, "optim_states": optim}
 
     def __reduce__(self):

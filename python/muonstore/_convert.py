@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Any, Union
 
+from muonstore._errors import Error, make
 from muonstore._load import _core
 from muonstore._progress import Progress, callback_of
 
@@ -33,7 +35,22 @@ def convert(source: Path, target: Path, *, progress: Progress = None,
     words = [os.fspath(source), os.fspath(target)]
     for name, value in options.items():
         words += _words(name, value)
-    return json.loads(_core.convert_json(words, callback_of(progress)))
+    callback = callback_of(progress)
+    try:
+        return json.loads(_core.convert_json(words, callback))
+    except Error as error:
+        said = [_said_in_python(part) for part in error.args]
+        if said == list(error.args):
+            raise
+        raise make(*said) from None
+
+
+def _said_in_python(text: Any) -> Any:
+    """The tool says yes and no to its options."""
+    if not isinstance(text, str):
+        return text
+    return re.sub("`([a-z_]+)` (yes|no)\\b", lambda found: "`{}={}`".format(
+        found[1], found[2] == "yes"), text)
 
 
 _FLAGS = {"overwrite", "set_latest", "carry_files", "dry_run", "verify"}

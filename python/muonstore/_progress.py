@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from typing import Callable, Optional, Union
 
+from muonstore._errors import UnavailableError
+
 Callback = Callable[[str, int, int], None]
 Progress = Union[None, bool, Callback]
 
@@ -18,7 +20,13 @@ class _Bars:
     """One bar of tqdm for each thing that is being done."""
 
     def __init__(self):
-        import tqdm.auto
+        try:
+            import tqdm.auto
+        except ImportError as error:
+            raise UnavailableError(
+                "Unavailable", "progress=True needs tqdm, which cannot be "
+                f"imported ({error}): install the package tqdm, or give a "
+                "callable") from error
         self._make = tqdm.auto.tqdm
         self._bar = None
 

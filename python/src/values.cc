@@ -114,7 +114,8 @@ class Maker {
     }
     if (value.is(ValueType::kList)) return items;
     if (value.is(ValueType::kTuple)) return nb::tuple(items);
-    return nb::steal(PySet_New(items.ptr()));
+    return nb::steal(value.cls() == nullptr ? PySet_New(items.ptr())
+                                            : PyFrozenSet_New(items.ptr()));
   }
 
   nb::object Dict(const Value& value, int depth) {

@@ -58,6 +58,7 @@ class Planner {
     const std::string& name = spec(parameter).name;
     const auto master = Find(name, kMaster);
     if (!master) FailWithoutMaster(name);
+    NoteLayout(parameter);
     RequireOptimizer(parameter, *master);
     for (const StateKind& kind : kinds) {
       if (kind == kGradient) continue;
@@ -197,6 +198,21 @@ class Planner {
                                           range.begin, " to ", range.end - 1));
   }
 
+  // Where the format records how parameters were seen.
+  void NoteLayout(int32_t parameter) {
+    if (info().format != "native" ||
+        spec(parameter).optimizer != Optimizer::kMuon) {
+      return;
+    }
+    const auto found = info().matrix_layouts.find(spec(parameter).name);
+    const std::string then =
+        found == info().matrix_layouts.end() ? "whole" : found->second;
+    const std::string now = spec(parameter).layout.ToString();
+    if (then == now) return;
+    other_layouts_.push_back(
+        StrCat(spec(parameter).name, " (", then, ", here ", now, ")"));
+  }
+
   void NoteNames(std::vector<std::string> names, std::string_view what) {
     if (names.empty()) return;
     std::sort(names.begin(), names.end());
@@ -209,6 +225,8 @@ class Planner {
               "compute weights of another dtype than the checkpoint's were "
               "rounded from the master");
     NoteNames(narrowed_, "f64 state was rounded to f32");
+    NoteNames(other_layouts_,
+              "matrices are not those that the checkpoint's run saw");
     std::set<std::string, std::less<>> known;
     for (const LoadItem& item : plan_.items) {
       const std::string& name = spec(item.parameter).name;
@@ -231,6 +249,7 @@ class Planner {
   TensorIndex index_;
   std::vector<std::string> rounded_weights_;
   std::vector<std::string> narrowed_;
+  std::vector<std::string> other_layouts_;
   LoadPlan plan_;
 };
 

@@ -82,8 +82,8 @@ class RecordPlanner {
       plan_.record.clipping = ToClippingMode(*stored);
     }
     if (options_.clipping) plan_.record.clipping = *options_.clipping;
-    const bool is_known = options_.clipping ||
-                          FindScalar(info().counters, kClippingCounter);
+    const bool is_known =
+        options_.clipping || FindScalar(info().counters, kClippingCounter);
     if (is_known || !IsDeepSpeedRun(info())) return;
     plan_.record.clipping = ClipsRawGradients(info())
                                 ? ClippingMode::kGradients

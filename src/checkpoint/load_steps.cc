@@ -59,6 +59,7 @@ int64_t DigestOf(const Checkpoint& checkpoint, const LoadPlan& plan) {
     digest.Add(static_cast<int64_t>(item.tensor.has_value()));
     digest.Add(item.divisor);
   }
+  digest.Add(static_cast<int64_t>(plan.record.clipping));
   return digest.value();
 }
 

@@ -139,6 +139,7 @@ class Resumer {
   ResumeReport Run() {
     Digest digest;
     digest.Add(options_.tag).Add(int64_t{options_.strict});
+    digest.Add(int64_t{options_.load.allow_missing_state});
     RequireAgreement(ranks_, "resuming",
                      Caught([&] { store_.impl().RequireUsable(); }),
                      digest.value());

@@ -42,6 +42,28 @@ void RequireScalars(const ScalarMap& scalars) {
   }
 }
 
+// What nobody could resume from.
+void RequireSoundRecord(const StateStore& store) {
+  const StoreRecord& record = store.record();
+  int32_t num_groups = 0;
+  for (const ParameterSpec& spec : store.parameters()) {
+    if (spec.optimizer == Optimizer::kNone) continue;
+    num_groups = std::max(num_groups, spec.group + 1);
+  }
+  if (std::ssize(record.group_steps) < num_groups) {
+    Refuse("the store's record has steps of too few param groups",
+           StrCat(num_groups), StrCat(record.group_steps.size()));
+  }
+  std::vector<int64_t> counts = record.group_steps;
+  counts.insert(counts.end(), {record.steps, record.skipped_steps});
+  for (const int64_t count : counts) {
+    constexpr int64_t kMaxSteps = int64_t{1} << 62;
+    if (count >= 0 && count <= kMaxSteps) continue;
+    Refuse("the store's record has a number of steps that makes no sense",
+           StrCat("0 to ", kMaxSteps), StrCat(count));
+  }
+}
+
 constexpr int32_t kMaxThreads = 64;
 
 void RequireOptions(const StateStore& store, const std::string& tag,
@@ -57,6 +79,7 @@ void RequireOptions(const StateStore& store, const std::string& tag,
     Refuse("there is no such number of threads", StrCat("1 to ", kMaxThreads),
            StrCat(options.num_threads));
   }
+  RequireSoundRecord(store);
   if (options.keep < 0) {
     Refuse("a number of tags to keep is not negative", "0 (all) or more",
            StrCat(options.keep));

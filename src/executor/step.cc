@@ -22,6 +22,9 @@ namespace {
 // below it neither momentum nor moments can overflow.
 constexpr double kLargestNorm = 1.8446743e19;
 
+// No run has so many, and counting on from it is sound.
+constexpr int64_t kMaxSteps = int64_t{1} << 62;
+
 }  // namespace
 
 double ClipFactor(double norm, double max_norm) {
@@ -86,8 +89,13 @@ void OffloadExecutor::Impl::RequireSoundHyperParameters() const {
             group.momentum);
     require(is_decay(group.beta1), i, "beta1", group.beta1);
     require(is_decay(group.beta2), i, "beta2", group.beta2);
-    require(is_float(group.eps) && group.eps >= 0, i, "eps", group.eps);
-    require(store_.record.group_steps[i] >= 0, i, "a step counter of",
+    // One that no float can hold would be 0, and 0 / 0 is no update.
+    require(is_float(group.eps) && group.eps >= 0 &&
+                (group.eps == 0 || static_cast<float>(group.eps) > 0),
+            i, "eps", group.eps);
+    require(store_.record.group_steps[i] >= 0 &&
+                store_.record.group_steps[i] < kMaxSteps,
+            i, "a step counter of",
             static_cast<double>(store_.record.group_steps[i]));
   }
   if (std::isnan(options_.max_norm)) {

@@ -213,6 +213,7 @@ MatrixComparison CompareMatrices(MatrixReader& a, MatrixReader& b) {
     const double norms = std::ldexp(left.frobenius, -exponent_a) *
                          std::ldexp(right.frobenius, -exponent_b);
     result.cosine = std::clamp(dot.sum / norms, -1.0, 1.0);
+    result.norm_ratio = left.frobenius / right.frobenius;
   }
   return result;
 }

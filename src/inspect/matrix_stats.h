@@ -61,6 +61,7 @@ MatrixStats ComputeMatrixStats(MatrixReader& reader,
 struct MatrixComparison {
   // Absent where a norm is 0 or an element is not finite.
   std::optional<double> cosine;
+  std::optional<double> norm_ratio;  // |a| / |b|; absent like the cosine.
   bool identical = false;  // The same bits after widening, in every element.
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -131,6 +132,7 @@ class StatsRun {
     }
     const MatrixComparison comparison = CompareMatrices(reader, other_reader);
     report.cosine = comparison.cosine;
+    report.norm_ratio = comparison.norm_ratio;
     if (comparison.identical) report.flags.push_back(MatrixFlag::kIdentical);
   }
 
@@ -146,8 +148,44 @@ uint64_t TaskBytes(const Checkpoint& checkpoint, const Task& task) {
       SizeBytes(checkpoint.tensors()[task.tensor].dtype));
 }
 
+// How far norms may lie apart before size alone is alarming. Layers of one
+// model differ; a layer and itself some steps before hardly do.
+constexpr double kMaxFactorOfMedian = 10;
+constexpr double kMaxFactorOfOther = 2;
+constexpr size_t kMinRatiosForMedian = 3;
+
+// NaN where there is no logarithm.
+double LogOf(const std::optional<double>& ratio) {
+  return ratio && *ratio > 0 && std::isfinite(*ratio)
+             ? std::log(*ratio)
+             : std::numeric_limits<double>::quiet_NaN();
+}
+
+// Of the ratios to the masters; NaN where they are too few to tell.
+double MedianLogRatio(const std::vector<MatrixReport>& reports) {
+  std::vector<double> logs;
+  for (const MatrixReport& report : reports) {
+    const double log = LogOf(report.ratio_to_master);
+    if (!std::isnan(log)) logs.push_back(log);
+  }
+  if (logs.size() < kMinRatiosForMedian) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  std::sort(logs.begin(), logs.end());
+  const size_t half = logs.size() / 2;
+  return logs.size() % 2 == 1 ? logs[half] : (logs[half - 1] + logs[half]) / 2;
+}
+
+// The distance of a logarithm where it is more than the factor; 0 otherwise,
+// and for NaN.
+double Excess(double log, double factor) {
+  return std::abs(log) > std::log(factor) ? std::abs(log) : 0;
+}
+
 // Sorts before: a smaller tuple is worse.
-std::tuple<int, double, double> Badness(const MatrixReport& report) {
+using Badness = std::tuple<int, double, double, double, double>;
+
+Badness BadnessOf(const MatrixReport& report, double median_log_ratio) {
   const int alarm = report.flags.empty()
                         ? static_cast<int>(kFlagNames.size())
                         : static_cast<int>(report.flags.front());
@@ -156,7 +194,10 @@ std::tuple<int, double, double> Badness(const MatrixReport& report) {
     const int64_t side = std::min(report.stats->rows, report.stats->cols);
     spread = *report.stats->stable_rank / static_cast<double>(side);
   }
-  return {alarm, spread, -report.ratio_to_master.value_or(0)};
+  return {alarm, -Excess(LogOf(report.norm_ratio), kMaxFactorOfOther),
+          -Excess(LogOf(report.ratio_to_master) - median_log_ratio,
+                  kMaxFactorOfMedian),
+          spread, -report.ratio_to_master.value_or(0)};
 }
 
 }  // namespace
@@ -201,9 +242,10 @@ std::vector<MatrixReport> ComputeStats(const Checkpoint& checkpoint,
 }
 
 void SortWorstFirst(std::vector<MatrixReport>& reports) {
+  const double median = MedianLogRatio(reports);
   std::stable_sort(reports.begin(), reports.end(),
-                   [](const MatrixReport& a, const MatrixReport& b) {
-                     return Badness(a) < Badness(b);
+                   [&](const MatrixReport& a, const MatrixReport& b) {
+                     return BadnessOf(a, median) < BadnessOf(b, median);
                    });
 }
 

@@ -48,8 +48,10 @@ struct MatrixReport {
   // Absent where the matrix could not be computed; `note` says why.
   std::optional<MatrixStats> stats;
   std::optional<double> ratio_to_master;  // Frobenius norms.
-  std::optional<double> cosine;           // With the other checkpoint's matrix.
-  std::vector<MatrixFlag> flags;          // Ascending.
+  // With the other checkpoint's matrix: the angle, and norm here / norm there.
+  std::optional<double> cosine;
+  std::optional<double> norm_ratio;
+  std::vector<MatrixFlag> flags;  // Ascending.
   std::string note;
 
   bool Has(MatrixFlag flag) const;
@@ -70,7 +72,10 @@ struct StatsRequest {
 std::vector<MatrixReport> ComputeStats(const Checkpoint& checkpoint,
                                        const StatsRequest& request);
 
-// Worst first: by the most alarming flag; without flags by the stable rank as
+// Worst first: by the most alarming flag; then those whose norm is more than
+// twice or less than half of the other checkpoint's, the furthest first; then
+// those whose ratio to the master's norm is further than a factor of 10 from
+// the median of at least three, the furthest first; then by the stable rank as
 // a part of the smaller side, ascending (a momentum that has collapsed onto few
 // directions), then by the ratio to the master's norm, descending. Equals keep
 // their order.

@@ -75,8 +75,12 @@ int32_t StateStore::FindParameter(std::string_view name) const {
 }
 
 std::vector<StateKind> StateStore::kinds(int32_t parameter) const {
-  const ParameterSpec& spec =
-      impl_->parameters.at(static_cast<size_t>(parameter));
+  if (parameter < 0 || parameter >= std::ssize(impl_->parameters)) {
+    throw Error(ErrorCode::kInvalidArgument, "there is no such parameter",
+                {.expected = StrCat("0 to ", std::ssize(impl_->parameters) - 1),
+                 .found = StrCat(parameter)});
+  }
+  const ParameterSpec& spec = impl_->parameters[static_cast<size_t>(parameter)];
   std::vector<StateKind> kinds;
   for (const std::string_view kind : kStoreKinds) {
     if (HasKind(spec.optimizer, kind)) kinds.emplace_back(kind);

@@ -193,9 +193,8 @@ TEST(LoadDeepSpeedRuns, ClipAsTheRunDid) {
 
 TEST(LoadDeepSpeedRuns, ClipAsTheCallerSays) {
   StoreRecord record;
-  const LoadReport report =
-      LoadAlone("s2-ws2-bf16-none-base",
-                {.clipping = ClippingMode::kGradients}, record);
+  const LoadReport report = LoadAlone(
+      "s2-ws2-bf16-none-base", {.clipping = ClippingMode::kGradients}, record);
   EXPECT_EQ(record.clipping, ClippingMode::kGradients);
   EXPECT_EQ(Join(report.notes).find("clipping"), std::string::npos);
 }

@@ -2,7 +2,9 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "formats/native/checkpoint.h"
@@ -71,6 +73,36 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values("s2-ws2-bf16-none-base", "s1-ws2-bf16-none-gacc32",
                     "s3-ws4-bf16-cpu-base", "s1-ws2-fp32-cpu-base"),
     [](const auto& test) { return testutil::TestName(test.param); });
+
+TEST(LoadNativeRuns, OtherMatricesThanTheRunSawAreNoted) {
+  const auto source = OpenCheckpoint(
+      PosixFileSystem(),
+      (testutil::FindDeepSpeedCase("s2-ws2-bf16-none-base").folder / "ckpt")
+          .string());
+  const testutil::Scratch scratch;
+  const auto saved = OpenCheckpoint(
+      PosixFileSystem(),
+      native::Save(PosixFileSystem(), scratch.path().string(), {.tag = "t"},
+                   *source, native::LayoutOf(*source, {.stage = 2})));
+  std::vector<ParameterSpec> specs = SpecsOf(*saved);
+  for (const bool is_other : {false, true}) {
+    for (ParameterSpec& spec : specs) {
+      if (is_other && spec.name == "odd.weight") {
+        spec.layout = MatrixLayout::PerHead(7);
+      }
+    }
+    StateStore store(
+        specs, Partitioning::Build(specs, {.stage = 2, .num_ranks = 1}), {});
+    const LoadReport report = LoadCheckpoint(store, *saved);
+    const auto note = testing::Contains(
+        testing::HasSubstr("odd.weight (whole, here per_head[7])"));
+    if (is_other) {
+      EXPECT_THAT(report.notes, note);
+    } else {
+      EXPECT_THAT(report.notes, testing::Not(note));
+    }
+  }
+}
 
 }  // namespace
 }  // namespace muonstore

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -157,6 +158,25 @@ TEST_P(SaveFailureTest, AHungRankIsAnErrorOfTheOtherWithinTheTimeout) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, SaveFailureTest, testing::Values(0, 1));
+
+TEST(SaveRecordTest, ARecordThatNobodyCouldResumeFromIsRefused) {
+  const testutil::Scratch scratch;
+  LiveRun run(MakeSingleCommunicator(), {});
+  Saver saver(run.store(), (scratch / "root").string());
+  const StoreRecord sound = run.store().record();
+  for (const auto& spoil : std::vector<std::function<void(StoreRecord&)>>{
+           [](StoreRecord& record) { record.group_steps.clear(); },
+           [](StoreRecord& record) { record.group_steps[0] = -7; },
+           [](StoreRecord& record) {
+             record.steps = std::numeric_limits<int64_t>::max();
+           }}) {
+    spoil(run.store().record());
+    EXPECT_THAT(MessageOf([&] { saver.Save("bad"); }),
+                HasSubstr("the store's record"));
+    run.store().record() = sound;
+  }
+  saver.Save("good");
+}
 
 }  // namespace
 }  // namespace muonstore

@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/deepspeed/checkpoint.h"
+#include "formats/deepspeed/momentum_unit.h"
 #include "formats/deepspeed/values.h"
 #include "muonstore/file_system.h"
 #include "src/os/output_root.h"
@@ -292,6 +293,27 @@ TEST_F(SinkTest, ScaledMomentumIsDividedByItsScale) {
   }
   EXPECT_EQ(there->tensors()[after].dtype, DType::kF32);
   EXPECT_EQ(ReadTensorF32(*there, after, all), expected);
+}
+
+TEST_F(SinkTest, AccumulatingMomentumBecomesDeepSpeeds) {
+  const auto sound = OpenCase("s2-ws2-fp32-none-base");
+  Hiding source(*sound);
+  source.mutable_info().momentum->convention = MomentumConvention::kAccumulate;
+  source.mutable_info().matrix_layouts = {{"odd.weight", "per_head[7]"}};
+  EXPECT_THAT(Sink(source, LayoutOf(source, {.stage = 1}))->notes(),
+              testing::IsSupersetOf({testing::HasSubstr("1 - mu"),
+                                     testing::HasSubstr("per_head[7]")}));
+  output_.reset();
+  const auto there = To(source, {.stage = 3, .num_ranks = 2});
+  const TensorKey key{"odd.weight", std::string(kMomentum)};
+  const size_t before = *FindTensor(source, key);
+  const ElementRange all{0, source.tensors()[before].shape.num_elements()};
+  auto values = ReadTensorF32(source, before, all);
+  for (float& m : values) m = static_cast<float>(double{m} * (1 - 0.95));
+  EXPECT_EQ(ReadTensorF32(*there, *FindTensor(*there, key), all), values);
+  source.mutable_info().groups[0].hyper_parameters.clear();
+  EXPECT_ERROR(ConventionFactor(source.info(), 0), ErrorCode::kUnsupported,
+               "does not tell its momentum");
 }
 
 TEST_F(SinkTest, TrueMomentumNeedsAScaleToBecomeScaled) {

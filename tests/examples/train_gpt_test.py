@@ -154,6 +154,21 @@ class TrainGpt(unittest.TestCase):
         with open(path) as f:
             self.assertEqual(f.read(), "mine\n")
 
+    def test_a_row_that_was_cut_is_dropped_whatever_its_step(self):
+        root, path = f"{self.folder}/root", f"{self.folder}/curve.csv"
+        done = run("--steps", "4", "--save-every", "4", "--save-dir", root,
+                   "--csv", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(path) as f:
+            text = f.read()
+        with open(path, "w") as f:
+            f.write(text[:-5])
+        done = run("--steps", "6", "--resume", root, "--csv", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(path) as f:
+            rows = list(csv.DictReader(f))
+        self.assertEqual([row["step"] for row in rows], list("12356"))
+
     def test_only_a_regular_file_has_a_curve_to_go_on_with(self):
         """Reading a pipe or a device would never end."""
         root = f"{self.folder}/root"
@@ -166,6 +181,27 @@ class TrainGpt(unittest.TestCase):
         done = run("--steps", "4", "--resume", root, "--csv", "/dev/full")
         self.assertEqual(done.returncode, 1)
         self.assertIn("cannot write /dev/full", done.stderr)
+
+    def test_checkpoints_of_another_run_are_not_replaced(self):
+        root, other = f"{self.folder}/root", f"{self.folder}/other"
+        save = ["--save-every", "2", "--save-dir"]
+        for folder in (root, other, f"{root}/below"):  # That holds none.
+            done = run("--steps", "2", *save, folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        with open(f"{root}/step2/manifest.json", "rb") as f:
+            manifest = f.read()
+        for resume in ([], ["--resume", other]):
+            refused = run("--steps", "4", "--seed", "2", *save, root, *resume)
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn("newest step2, which this run would replace",
+                          refused.stderr)
+            self.assertIn(f"--resume {root}, or name another", refused.stderr)
+            self.assertEqual(refused.stdout, "")
+        with open(f"{root}/step2/manifest.json", "rb") as f:
+            self.assertEqual(f.read(), manifest)
+        done = run("--steps", "4", "--resume", f"{root}/.", *save, root)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("step4", os.listdir(root))
 
     def test_keep_prunes_old_checkpoints(self):
         root = f"{self.folder}/root"
@@ -213,14 +249,45 @@ class TrainGpt(unittest.TestCase):
         self.assert_usage_error("cannot be shared equally by 5", "--ranks", "5")
         self.assert_usage_error("--baseline-split", "--baseline", "--ranks",
                                 "2")
+        self.assert_usage_error("requires --baseline", "--baseline-split", "2")
         self.assert_usage_error("multiple of --heads", "--dim", "97")
         self.assert_usage_error("--stage", "--stage", "4")
         self.assert_usage_error("takes f32|bf16", "--grad-dtype", "f64")
         self.assert_usage_error("need --nvme-dir", "--tier", "nvme")
         self.assert_usage_error("need --nvme-dir", "--memory-budget", "1MB")
         self.assert_usage_error("needs --save-dir", "--save-every", "2")
-        self.assert_usage_error("needs --save-every", "--keep", "2")
+        for option in (["--keep", "2"], ["--async"],
+                       ["--save-dir", self.folder]):
+            self.assert_usage_error(f"{option[0]} needs --save-every", *option)
+        self.assert_usage_error("--nvme-dir needs --tier nvme", "--nvme-dir",
+                                self.folder)
         self.assert_usage_error("--resume", "--resume", "/no/such/root")
+
+    def test_numbers_without_meaning_are_refused_by_name(self):
+        for option in ("--lr", "--adam-lr", "--weight-decay", "--max-norm",
+                       "--momentum"):
+            for value in ("-1", "nan", "inf"):
+                self.assert_usage_error(f"{option}: takes a number", option,
+                                        value)
+        self.assert_usage_error("--momentum: takes a number from 0 to below 1",
+                                "--momentum", "1")
+        # Once the largest number there is.
+        self.assert_usage_error("--seed: takes no negative", "--seed", "-1")
+        self.assert_usage_error("--memory-budget: takes no negative",
+                                "--memory-budget", "-1", "--nvme-dir",
+                                self.folder)
+
+    def test_the_baseline_has_no_options_of_a_store(self):
+        for option in (["--stage", "3"], ["--tier", "nvme"], ["--tier", "host"],
+                       ["--nvme-dir", self.folder], ["--memory-budget", "1MB"],
+                       ["--newton-schulz", "gram"], ["--save-every", "2"],
+                       ["--save-dir", self.folder], ["--keep", "1"],
+                       ["--async"], ["--resume", self.folder]):
+            with self.subTest(option=option):
+                done = run(*option, "--baseline")
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertRegex(done.stderr, f"({option[0]}|--baseline) "
+                                 f"excludes ({option[0]}|--baseline)")
 
     def test_a_rank_that_dies_ends_the_run(self):
         launcher = subprocess.Popen(

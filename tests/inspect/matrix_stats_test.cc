@@ -240,6 +240,7 @@ TEST(CompareMatrices, CosineAndIdentity) {
   EXPECT_FALSE(opposite.identical);
   EXPECT_DOUBLE_EQ(*opposite.cosine, -1);
   EXPECT_DOUBLE_EQ(*Compare(a, {2, -1, 0, 5}, 2, 2).cosine, 0);
+  EXPECT_DOUBLE_EQ(*Compare({6, 8}, {0, 5}, 1, 2).norm_ratio, 2);
   EXPECT_FALSE(Compare(a, {1, 2, 2, -0.0F}, 2, 2).identical);
 }
 
@@ -251,6 +252,8 @@ TEST(CompareMatrices, CosineOfExtremeScales) {
 
 TEST(CompareMatrices, NoCosineWithoutDirection) {
   EXPECT_FALSE(Compare({0, 0}, {1, 2}, 1, 2).cosine.has_value());
+  EXPECT_FALSE(Compare({0, 0}, {1, 2}, 1, 2).norm_ratio.has_value());
+  EXPECT_FALSE(Compare({1, 2}, {0, 0}, 1, 2).norm_ratio.has_value());
   EXPECT_FALSE(Compare({kInf, 0}, {1, 2}, 1, 2).cosine.has_value());
   EXPECT_TRUE(Compare({kInf, 0}, {kInf, 0}, 1, 2).identical);
 }

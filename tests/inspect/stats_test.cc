@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -170,7 +171,7 @@ TEST(ComputeStats, ComparesWithAnotherCheckpoint) {
   add(a, "same", {2, 2}, {1, 2, 3, 4}, 1);
   add(b, "same", {2, 2}, {1, 2, 3, 4}, 3);
   add(a, "turned", {2, 2}, {1, 2, 3, 4}, 2);
-  add(b, "turned", {2, 2}, {-1, -2, -3, -4}, 1);
+  add(b, "turned", {2, 2}, {-2, -4, -6, -8}, 1);
   add(a, "reshaped", {2, 3}, UniqueValues(6), 1);
   add(b, "reshaped", {3, 2}, UniqueValues(6), 1);
   add(a, "gone", {1}, {1}, 1);
@@ -181,6 +182,8 @@ TEST(ComputeStats, ComparesWithAnotherCheckpoint) {
   EXPECT_NEAR(*reports[0].cosine, 1, 1e-12);
   EXPECT_THAT(reports[1].flags, IsEmpty());
   EXPECT_NEAR(*reports[1].cosine, -1, 1e-12);
+  EXPECT_NEAR(*reports[0].norm_ratio, 1, 1e-12);
+  EXPECT_NEAR(*reports[1].norm_ratio, 0.5, 1e-12);
   EXPECT_THAT(reports[2].note, HasSubstr("[3, 2]"));
   EXPECT_FALSE(reports[2].cosine.has_value());
   EXPECT_EQ(reports[3].note, "not in the other checkpoint");
@@ -254,34 +257,84 @@ TEST(ComputeStats, DamageNamesTheTensor) {
   }
 }
 
-TEST(SortWorstFirst, ByFlagThenStableRankThenRatio) {
-  const auto report = [](const std::string& name, std::vector<MatrixFlag> flags,
-                         double stable_rank, double ratio) {
-    MatrixReport out;
-    out.key.parameter = name;
-    out.flags = std::move(flags);
-    out.stats = MatrixStats{.rows = 10, .cols = 20};
-    out.stats->stable_rank = stable_rank;
-    out.ratio_to_master = ratio;
-    return out;
-  };
-  std::vector<MatrixReport> reports = {
-      report("flat", {}, 9, 1),
-      report("denormal", {MatrixFlag::kDenormal}, 1, 1),
-      report("collapsed", {}, 1, 1),
-      report("collapsed and large", {}, 1, 7),
-      report("zero", {MatrixFlag::kZero}, 0, 0),
-      report("identical", {MatrixFlag::kIdentical}, 5, 1),
-      report("nonfinite", {MatrixFlag::kNonFinite, MatrixFlag::kDenormal}, 5,
-             1),
-      report("missing", {MatrixFlag::kMissing}, 5, 1),
-  };
+MatrixReport NamedReport(const std::string& name, std::vector<MatrixFlag> flags,
+                         double stable_rank, std::optional<double> ratio,
+                         std::optional<double> norm_ratio = std::nullopt) {
+  MatrixReport out;
+  out.key.parameter = name;
+  out.flags = std::move(flags);
+  out.stats = MatrixStats{.rows = 10, .cols = 20};
+  out.stats->stable_rank = stable_rank;
+  out.ratio_to_master = ratio;
+  out.norm_ratio = norm_ratio;
+  return out;
+}
+
+std::vector<std::string> WorstFirst(std::vector<MatrixReport> reports) {
   SortWorstFirst(reports);
   std::vector<std::string> names;
-  for (const auto& r : reports) names.push_back(r.key.parameter);
-  EXPECT_THAT(names, ElementsAre("missing", "nonfinite", "zero", "identical",
-                                 "denormal", "collapsed and large", "collapsed",
-                                 "flat"));
+  for (const MatrixReport& r : reports) names.push_back(r.key.parameter);
+  return names;
+}
+
+TEST(SortWorstFirst, ByFlagThenStableRankThenRatio) {
+  const std::vector<MatrixReport> reports = {
+      NamedReport("flat", {}, 9, 1),
+      NamedReport("denormal", {MatrixFlag::kDenormal}, 1, 1),
+      NamedReport("collapsed", {}, 1, 1),
+      NamedReport("collapsed and large", {}, 1, 7),
+      NamedReport("zero", {MatrixFlag::kZero}, 0, 0),
+      NamedReport("identical", {MatrixFlag::kIdentical}, 5, 1),
+      NamedReport("nonfinite", {MatrixFlag::kNonFinite, MatrixFlag::kDenormal},
+                  5, 1),
+      NamedReport("missing", {MatrixFlag::kMissing}, 5, 1),
+  };
+  EXPECT_THAT(
+      WorstFirst(reports),
+      ElementsAre("missing", "nonfinite", "zero", "identical", "denormal",
+                  "collapsed and large", "collapsed", "flat"));
+}
+
+TEST(SortWorstFirst, ALayerOfAnotherSizeIsNotBehindLowStableRanks) {
+  EXPECT_THAT(
+      WorstFirst({NamedReport("collapsed", {}, 1, 0.02),
+                  NamedReport("even", {}, 8, 0.02),
+                  NamedReport("large", {}, 9, 84.95),
+                  NamedReport("tiny", {}, 9, 1e-7),
+                  NamedReport("just within", {}, 5, 0.19),
+                  NamedReport("just beyond", {}, 7, 0.21),
+                  NamedReport("denormal", {MatrixFlag::kDenormal}, 9, 0.02)}),
+      ElementsAre("denormal", "tiny", "large", "just beyond", "collapsed",
+                  "just within", "even"));
+}
+
+TEST(SortWorstFirst, TheMedianOfAnEvenNumberLiesBetween) {
+  // Around 0.1: neither is further than a factor of 10 from it.
+  EXPECT_THAT(
+      WorstFirst({NamedReport("b", {}, 2, 0.02), NamedReport("c", {}, 3, 0.02),
+                  NamedReport("d", {}, 4, 0.5), NamedReport("a", {}, 1, 0.5)}),
+      ElementsAre("a", "b", "c", "d"));
+}
+
+TEST(SortWorstFirst, TwoRatiosHaveNoOutlier) {
+  const double inf = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(
+      WorstFirst({NamedReport("flat", {}, 9, 1e6),
+                  NamedReport("none", {}, 5, {}), NamedReport("zero", {}, 4, 0),
+                  NamedReport("infinite", {}, 3, inf),
+                  NamedReport("collapsed", {}, 1, 1)}),
+      ElementsAre("collapsed", "infinite", "zero", "none", "flat"));
+}
+
+TEST(SortWorstFirst, WhatGrewOrShrankSinceTheOtherCheckpointIsFirst) {
+  EXPECT_THAT(
+      WorstFirst({NamedReport("collapsed", {}, 1, 1, 1.9),
+                  NamedReport("large", {}, 9, 100, 1),
+                  NamedReport("even", {}, 9, 1, 0.6),
+                  NamedReport("grew", {}, 9, 1, 2.1),
+                  NamedReport("shrank", {}, 9, 1, .1),
+                  NamedReport("zero", {MatrixFlag::kZero}, 0, 0)}),
+      ElementsAre("zero", "shrank", "grew", "large", "collapsed", "even"));
 }
 
 TEST(MatrixFlag, NamesReadBack) {

@@ -292,6 +292,16 @@ class CarriedTest(unittest.TestCase):
         self.assertEqual(scaler.attributes["cur_scale"], 512)
         self.assertNotIn("deepspeed", sys.modules)
 
+    def test_without_torch_it_says_what_to_install(self):
+        ckpt = muonstore.open(root(CASES[0]))
+        with mock.patch.dict(sys.modules, {"torch": None}):
+            for work in (lambda: ckpt.read(QKV, torch=True),
+                         lambda: ckpt.carried(torch=True)):
+                with self.assertRaisesRegex(muonstore.UnavailableError,
+                                            "install the package torch") as it:
+                    work()
+                self.assertIsInstance(it.exception.__cause__, ImportError)
+
     def test_a_rank_that_is_not_there(self):
         with self.assertRaises(muonstore.InvalidArgumentError):
             muonstore.open(root(CASES[0])).carried(2)

@@ -3,10 +3,12 @@ import json
 import os
 import pathlib
 import signal
+import sys
 import tempfile
 import threading
 import time
 import unittest
+from unittest import mock
 
 import muonstore
 
@@ -55,6 +57,20 @@ class ConvertTest(unittest.TestCase):
                         {"allow_loss": ["everything"]}, {"zstd": 3}):
             with self.assertRaises(muonstore.InvalidArgumentError):
                 muonstore.convert(root(ZERO2), self.folder / "out", **options)
+
+    def test_texts_have_pythons_yes_and_no(self):
+        with self.assertRaises(muonstore.InvalidArgumentError) as caught:
+            muonstore.convert(root(ZERO2), self.folder / "out", stage=3)
+        for text in (str(caught.exception), caught.exception.message):
+            self.assertIn("Say `zero_init=True` (", text)
+            self.assertIn("or `zero_init=False`; ", text)
+
+    def test_bars_without_tqdm_say_what_to_install(self):
+        with mock.patch.dict(sys.modules, {"tqdm": None, "tqdm.auto": None}), \
+                self.assertRaisesRegex(muonstore.UnavailableError,
+                                       "install the package tqdm") as caught:
+            muonstore.convert(root(ZERO2), self.folder / "out", progress=True)
+        self.assertIsInstance(caught.exception.__cause__, ImportError)
 
     def test_progress(self):
         seen = []

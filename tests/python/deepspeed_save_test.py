@@ -19,7 +19,9 @@ import judge
 import muonstore
 from cases import parse_run
 from deepspeed_test import deepspeed_run
-from muonstore.deepspeed import _save, save
+from deepspeed_types import keep_types
+from muonstore.deepspeed import _save, resume, save
+from muonstore.deepspeed._ranks import Ranks
 
 gen = deepspeed_run.gen
 # Trained as, resumed as, and what DeepSpeed loads after a conversion.
@@ -138,6 +140,78 @@ def prune_old_tags(engine, root, rank):
         "c", "latest"], names_in(root)
 
 
+def fail_differently(rank):
+    """The class is the first Error's; what is none stays with its rank."""
+    def fail(*errors):
+        if errors[rank] is not None:
+            raise errors[rank]
+
+    lost = muonstore.DataLossError("DataLoss", "a.pt: lost", "lost", "a.pt")
+    absent = muonstore.NotFoundError("NotFound", "no such tag")
+    ended = ZeroDivisionError("ended")
+    unavailable = muonstore.UnavailableError
+    for errors, classes in (
+            ((lost, None), (type(lost), type(lost))),
+            ((absent, lost), (type(absent), type(absent))),
+            ((ended, lost), (ZeroDivisionError, type(lost))),
+            ((ended, None), (ZeroDivisionError, unavailable))):
+        try:
+            Ranks(None).together(lambda errors=errors: fail(*errors))
+        except Exception as error:
+            assert type(error) is classes[rank], (rank, repr(error))
+            if errors[0] is lost:
+                assert (error.message, error.file) == ("lost", "a.pt"), error
+        else:
+            raise AssertionError(errors)
+
+
+def save_and_damage(run):
+    """What one rank reads is damaged: all fail alike, and all go on alike."""
+    engine, root, rank = make_engine(run), run["root"], run["rank"]
+    for tag in ("older", "newer"):
+        save(engine, root, tag, asynchronous=False)
+    gen.deepspeed.comm.barrier()
+    (path,) = pathlib.Path(root, "newer").glob("rank-00001.*.h5")
+    if rank == 0:
+        content = bytearray(path.read_bytes())
+        content[8192] ^= 1  # A master, which rank 1 alone reads.
+        path.write_bytes(content)
+    gen.deepspeed.comm.barrier()
+    fail_differently(rank)
+    try:
+        resume(engine, root, "newer")
+    except muonstore.DataLossError as error:
+        assert error.file == str(path) and error.offset_bytes, error.args
+        assert ("rank 1: " in str(error)) == (rank == 0), (rank, str(error))
+        resumed = resume(engine, root, "older")
+        assert resumed.tag == "older", resumed
+        return {}
+    raise AssertionError("nothing was found")
+
+
+def save_packed(run):
+    """By OffloadMuon, with matrices that DeepSpeed does not tell apart."""
+    model = gen.build_model(run["variant"], gen.SEED)
+    names = [f"blocks.{i}.attn.qkv.weight" for i in range(2)]
+    optimizer = muonstore.OffloadMuon(
+        model.named_parameters(), num_threads=1,
+        layouts={name: "packed_rows[24,24,24]" for name in names})
+    sum(p.sum() for p in model.parameters()).backward()
+    optimizer.step()
+    optimizer.save(run["root"], "packed")
+    optimizer.close()
+    gen.deepspeed.comm.barrier()
+    notes = resume(make_engine(run), run["root"]).notes
+    words = ", ".join(f"{name} (packed_rows[24,24,24])" for name in names)
+    assert any(note.endswith(words) for note in notes), notes
+    return {}
+
+
+def save_types(run):
+    keep_types(make_engine(run), run["root"], run["rank"])
+    return {}
+
+
 def in_ranks(phase, name, folder, root):
     gen.PH["train"], gen.LOGDIR = phase, f"{folder}/logs"
     os.makedirs(folder, exist_ok=True)
@@ -185,9 +259,9 @@ def case_problems(scratch, trained, resumed, converted):
     return problems
 
 
-def failure_problems(scratch):
+def phase_problems(scratch, phase, run="s2-ws2-bf16-none-base"):
     folder = tempfile.mkdtemp(dir=scratch)
-    in_ranks(save_and_fail, "s2-ws2-bf16-none-base", folder, f"{folder}/root")
+    in_ranks(phase, run, folder, f"{folder}/root")
     return []
 
 
@@ -197,8 +271,15 @@ def main():
         cases = [(f"{case[0]} saved", functools.partial(case_problems, scratch,
                                                         *case))
                  for case in CASES]
-        cases.append(("a save that fails",
-                      functools.partial(failure_problems, scratch)))
+        cases += [(title, functools.partial(phase_problems, scratch, phase))
+                  for title, phase in (
+                      ("a save that fails", save_and_fail),
+                      ("a damaged file fails alike", save_and_damage),
+                      ("s2-ws2-bf16-none-base keeps types", save_types),
+                      ("a layout fails to be DeepSpeed's", save_packed))]
+        stage3 = "s3-ws2-bf16-none-base"
+        cases.append((f"{stage3} keeps types", functools.partial(
+            phase_problems, scratch, save_types, stage3)))
         return judge.verdict(case for case in cases
                              if any(part in case[0] for part in wanted))
 

@@ -97,6 +97,10 @@ TEST(StoreTest, KindsFollowFromTheOptimizer) {
       store.kinds(store.FindParameter("norm.weight")),
       ElementsAre("master", "exp_avg", "exp_avg_sq", "gradient", "weight"));
   EXPECT_THAT(store.kinds(store.FindParameter("frozen.weight")), IsEmpty());
+  for (const int32_t parameter : {-1, 99}) {
+    EXPECT_THAT(MessageOf([&] { store.kinds(parameter); }),
+                HasSubstr("no such parameter"));
+  }
 }
 
 TEST(StoreTest, StartsWithZeros) {

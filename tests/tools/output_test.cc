@@ -158,7 +158,8 @@ TEST(StatsText, NamesMatrixAndFirstPlace) {
   EXPECT_THAT(text, HasSubstr("nonfinite (1, first at [0, 2])"));
   EXPECT_THAT(text, HasSubstr("4 matrices, 1 nonfinite\n"));
   EXPECT_THAT(text, Not(HasSubstr("cosine")));
-  EXPECT_THAT(StatsText(Reports(), true), HasSubstr("cosine"));
+  EXPECT_THAT(text, Not(HasSubstr("norm ratio")));
+  EXPECT_THAT(StatsText(Reports(), true), HasSubstr("cosine  norm ratio"));
 }
 
 TEST(AddStatsJson, CarriesEveryNumber) {
@@ -173,6 +174,7 @@ TEST(AddStatsJson, CarriesEveryNumber) {
   const Json& well = json["matrices"][3];
   EXPECT_EQ(well["stats"]["singular_values"].size(), 2U);
   EXPECT_EQ(well["cosine"], nullptr);
+  EXPECT_EQ(well["norm_ratio"], nullptr);
   EXPECT_TRUE(well["flags"].empty());
 }
 

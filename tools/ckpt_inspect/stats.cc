@@ -29,7 +29,8 @@ void AddMatrixFlags(CLI::App& app, StatsFlags& flags) {
       ->excludes(split);
   auto* other = app.add_option(
       "--vs", flags.other_path,
-      "Another checkpoint: cosine, and whether a matrix is identical");
+      "Another checkpoint: cosine, norm here over norm there, and whether a "
+      "matrix is\nidentical");
   app.add_option("--vs-tag", flags.other_tag, "Which tag of --vs")
       ->needs(other);
   app.add_option("--fail-on", flags.fail_on,
@@ -68,10 +69,15 @@ Command AddStats(CLI::App& root) {
                   "Flags: missing, nonfinite, zero, identical (to --vs), "
                   "denormal (more than\n"
                   "half of the nonzeros). Worst first: by flag in that order, "
-                  "then by the\n"
-                  "lowest stable rank as a part of the smaller side, then by "
-                  "the largest ratio\n"
-                  "to the master. Values that JSON lacks are \"nan\", \"inf\" "
+                  "then what is\n"
+                  "more than twice or less than half as large as in --vs, then "
+                  "whose ratio to the\n"
+                  "master is more than 10 times above or below the median of "
+                  "those shown (3 or\n"
+                  "more), then by the lowest stable rank as a part of the "
+                  "smaller side, then by\n"
+                  "the largest ratio to the master. Values that JSON lacks are "
+                  "\"nan\", \"inf\"\n"
                   "and \"-inf\".\n",
        .examples =
            "  ckpt-inspect stats runs/7 --param '*.qkv.weight' --per-head 12\n"

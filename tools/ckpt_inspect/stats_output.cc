@@ -57,7 +57,10 @@ std::vector<std::string> Cells(const MatrixReport& report, bool compared) {
     cells.insert(cells.end(), 7, "-");
   }
   cells.push_back(ShortNumber(report.ratio_to_master));
-  if (compared) cells.push_back(ShortNumber(report.cosine));
+  if (compared) {
+    cells.push_back(ShortNumber(report.cosine));
+    cells.push_back(ShortNumber(report.norm_ratio));
+  }
   cells.push_back(FlagText(report));
   return cells;
 }
@@ -105,6 +108,7 @@ Json ReportJson(const MatrixReport& report) {
   json["stats"] = report.stats ? StatsJson(*report.stats) : Json(nullptr);
   json["ratio_to_master"] = ToJson(report.ratio_to_master);
   json["cosine"] = ToJson(report.cosine);
+  json["norm_ratio"] = ToJson(report.norm_ratio);
   json["flags"] = Json::array();
   for (const MatrixFlag flag : report.flags) {
     json["flags"].push_back(MatrixFlagName(flag));
@@ -121,7 +125,10 @@ std::string StatsText(std::span<const MatrixReport> reports, bool compared) {
       {"rms", kRight},    {"min", kRight},         {"max", kRight},
       {"zero", kRight},   {"stable rank", kRight}, {"top singular values"},
       {"/master", kRight}};
-  if (compared) columns.push_back({"cosine", kRight});
+  if (compared) {
+    columns.push_back({"cosine", kRight});
+    columns.push_back({"norm ratio", kRight});
+  }
   columns.push_back({""});
   Table table(std::move(columns));
   for (const MatrixReport& report : reports) {

@@ -10,8 +10,8 @@
 
 namespace muonstore::tools {
 
-// A row a matrix, and a line of totals. `compared`: with a column for the
-// cosine.
+// A row a matrix, and a line of totals. `compared`: with columns for the cosine
+// and the ratio of the norms.
 std::string StatsText(std::span<const MatrixReport> reports, bool compared);
 
 // Appends "matrices" and "flagged" to an envelope.

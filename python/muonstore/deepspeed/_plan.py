@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from muonstore._load import _core
-from muonstore.deepspeed import _engine
+from muonstore.deepspeed import _engine, _values
 from muonstore.deepspeed._engine import ADAM, MUON
 
 KINDS = {MUON: ("momentum",), ADAM: ("exp_avg", "exp_avg_sq")}
 # What DeepSpeed's optimizers call them.
 STATE_NAMES = {"momentum": "momentum_buffer", "exp_avg": "exp_avg",
                "exp_avg_sq": "exp_avg_sq"}
+_NAMED = 3  # In a note.
 # Not taken from the checkpoint: they name the group or are the step's.
 _OWN_KEYS = {"params", "name", "use_muon", "step", "amsgrad"}
 
@@ -67,6 +68,7 @@ class Planner:
         self._require_all_used()
         self._add_groups()
         self._set_momentum()
+        self._note_layouts()
         return self._plan
 
     def _lookup(self, name, kind):
@@ -221,6 +223,19 @@ class Planner:
         if convention not in (None, "lerp"):
             self._fail("Unsupported", "the momentum follows another recurrence "
                        "than DeepSpeed's", expected="lerp", found=convention)
+
+    def _note_layouts(self):
+        layouts = _values.layouts_of(self._checkpoint.path)
+        names = {entry["name"]: None for (_, kind), entry in
+                 self._plan.entries.items() if kind == "momentum" and entry}
+        packed = [f"{name} ({layouts[name]})" for name in names
+                  if name in layouts]
+        if packed:
+            more = f" and {len(packed) - _NAMED} more" * (len(packed) > _NAMED)
+            self._plan.notes.append(
+                "DeepSpeed orthogonalizes each parameter as one matrix, and "
+                "the run that saved this had several in: "
+                + ", ".join(packed[:_NAMED]) + more)
 
 
 def persistent_buffers(module):

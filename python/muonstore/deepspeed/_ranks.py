@@ -5,7 +5,7 @@ from typing import Any, Callable, TypeVar
 
 import torch.distributed as dist
 
-from muonstore._errors import Error, UnavailableError
+from muonstore._errors import Error, UnavailableError, make
 
 T = TypeVar("T")
 
@@ -30,26 +30,37 @@ class Ranks:
         return self.gather(made)[0]
 
     def together(self, work: Callable[[], T]) -> T:
-        """Runs `work`; where it fails on any rank, it fails on every one: with
-        its own error, or with that of the first rank that met one."""
+        """Runs `work`; where it fails on any rank, it fails on every one. The
+        class is that of the first rank with an Error, so that all ranks can
+        handle it alike; what is no Error, such as Ctrl-C, stays its rank's."""
         result, error = None, None
         try:
             result = work()
         except BaseException as caught:  # noqa: B902 All must hear of it.
             error = caught
         told = self.gather(_portable(error))
-        if error is not None:
+        if error is not None and not isinstance(error, Error):
             raise error
-        for rank, other in enumerate(told):
-            if other is not None:
-                code, text = other
-                raise UnavailableError("Unavailable", f"rank {rank}: {text}",
-                                       found=code)
-        return result
+        errors = [(rank, other) for rank, other in enumerate(told) if other]
+        if not errors:
+            return result
+        # Those of the library first: the others end their own rank.
+        rank, (is_ours, code, text, place) = min(
+            errors, key=lambda told: not told[1][0])
+        if error is not None and error.code == code:
+            raise error
+        text = f"rank {rank}: {text}"
+        if is_ours:
+            raise make(code, text, *place) from error
+        raise UnavailableError("Unavailable", text, found=code) from error
 
 
 def _portable(error):
+    """(is it the library's, code, text, what comes after these in an Error)"""
     if error is None:
         return None
-    code = error.code if isinstance(error, Error) else type(error).__name__
-    return code, str(error) or code
+    if isinstance(error, Error):
+        code, text, *place = error.args
+        return True, code, text, place
+    code = type(error).__name__
+    return False, code, str(error) or code, []

@@ -18,7 +18,10 @@ class Resumed:
     path: str  # Of the tag that was read.
     tag: str
     step: Optional[int]
-    client_state: dict  # What the caller gave when saving.
+    # What the caller gave when saving: plain values, tensors, arrays of NumPy,
+    # types of collections, datetime, pathlib, argparse. Other types are
+    # muonstore.Opaque, and `notes` name them.
+    client_state: dict
     # State that started as zeros, or stayed as it was: "name/kind".
     missing: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -44,10 +47,11 @@ def resume(engine: Any, root: Path, tag: Optional[str] = None, *,
     allow_missing_state: state that the checkpoint lacks starts as zeros and is
         listed; otherwise it is an error.
 
-    Raises Error on every rank: NotFoundError, InvalidArgumentError,
-    UnsupportedError, DataLossError before anything is changed. A file that
-    turns out to be damaged while it is read leaves the engine half filled:
-    make a new one.
+    Raises Error on every rank, of the same class: NotFoundError,
+    InvalidArgumentError, UnsupportedError, DataLossError before anything is
+    changed. A file that turns out to be damaged while it is read (DataLossError
+    too) leaves the engine half filled: make a new one, or resume this one from
+    another tag.
     """
     layout = _engine.read(engine)
     options = _plan.Options(

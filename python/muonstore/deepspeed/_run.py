@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from muonstore._arrays import Opaque
-from muonstore.deepspeed import _engine
+from muonstore.deepspeed import _engine, _values
 
 # What DeepSpeed itself keeps in model_states; the rest is the client's.
 OWN_KEYS = {
@@ -16,6 +16,8 @@ OWN_KEYS = {
     "checkpoint_parallel_dimensions", "ds_config", "ds_version",
     "universal_checkpoint_info", "ds_autoep_layers",
 }
+# Of these, what is given back to the objects of the engine.
+_RESTORED_KEYS = {"lr_scheduler", "data_sampler", "random_ltd"}
 
 
 def carried_of(checkpoint: Any, layout: _engine.Layout,
@@ -31,7 +33,12 @@ def carried_of(checkpoint: Any, layout: _engine.Layout,
     model = values["model_states"]
     if model is None and rank != 0:
         # In stages 1 and 2 only rank 0 writes one.
+        rank = 0
         model = checkpoint.carried(0, torch=True)["model_states"]
+    if model:
+        keys = [key for key, value in model.items() if value is not None
+                and (key not in OWN_KEYS or key in _RESTORED_KEYS)]
+        model = _values.with_types(model, keys, checkpoint.path, rank, notes)
     return model or {}, values["optim_states"] or {}
 
 

@@ -59,6 +59,10 @@ class SaveHandle:
     def done(self) -> bool:
         return not self._thread.is_alive()
 
+    def __repr__(self) -> str:
+        return (f"<muonstore.deepspeed.SaveHandle tag={self.tag!r} "
+                f"path={self.path!r} done={self.done}>")
+
     def _run(self):
         try:
             self.notes, self.pruned = self._work()
@@ -81,8 +85,8 @@ def save(engine: Any, root: Path, tag: Optional[str] = None, *,
     tag: None: "global_step<N>", as DeepSpeed has it.
     asynchronous: return once the state is copied to host memory; files are
         written while training goes on. A second save waits for the first.
-    client_state: plain values; each rank gets its own back where the number of
-        ranks stays the same, else those of rank 0.
+    client_state: values of the types that Resumed has; each rank gets its own
+        back where the number of ranks stays the same, else those of rank 0.
     overwrite: replace a tag of this name; it stays until the new one is whole.
     zstd: 0: not compressed; 1 to 19.
     set_latest: the file `latest` names the tag.
