@@ -135,10 +135,9 @@ nb::dict Resume(OffloadOptimizer& optimizer, const std::string& root,
   {
     const nb::gil_scoped_release release;
     report = optimizer.Resume(
-        root,
-        {.tag = tag,
-         .load = {.allow_missing_state = allow_missing_state,
-                  .clipping = ClippingMode::kGradients}});
+        root, {.tag = tag,
+               .load = {.allow_missing_state = allow_missing_state,
+                        .clipping = ClippingMode::kGradients}});
   }
   std::vector<std::pair<std::string, std::string>> passed_over;
   for (const PassedOverTag& of : report.passed_over) {
@@ -171,8 +170,8 @@ void BindGradients(nb::class_<Self>& bound) {
       .def(
           "step",
           [](Self& self, double loss_scale, bool found_overflow) {
-            return self.Step({.loss_scale = loss_scale,
-                              .found_overflow = found_overflow});
+            return self.Step(
+                {.loss_scale = loss_scale, .found_overflow = found_overflow});
           },
           Unlocked())
       .def("refuse_step", &Self::RefuseStep, Unlocked());
