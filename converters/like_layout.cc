@@ -104,10 +104,10 @@ class LikeChooser {
       return a && b && *a != *b;
     };
     if (info.stage == 3) {
-      refuse_if(asked.sub_group_size &&
-                    !HasSubGroupSize(target_, info.num_ranks,
-                                     *asked.sub_group_size),
-                "sub_group_size");
+      refuse_if(
+          asked.sub_group_size &&
+              !HasSubGroupSize(target_, info.num_ranks, *asked.sub_group_size),
+          "sub_group_size");
     } else {
       refuse_if(differs(asked.round_robin, carried.round_robin),
                 "round_robin_gradients");
