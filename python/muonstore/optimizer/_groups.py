@@ -114,7 +114,7 @@ def split_groups(groups: list[dict], use_muon: UseMuon,
         is_mixed = bool(parts[True] and parts[False])
         for muon, members in parts.items():
             if members:
-                result.append(_part(group, muon, members, defaults[muon],
+                result.append(_part(group, muon, members, defaults,
                                     is_mixed))
     return result
 
@@ -153,23 +153,23 @@ _ADAMS = ("adam_lr", "adam_betas", "adam_eps", "adam_weight_decay")
 LACKING = ("amsgrad", "maximize")
 
 
-def _part(group: dict, muon: bool, members: list, defaults: dict,
-          is_mixed: bool) -> dict:
+def _part(group: dict, muon: bool, members: list,
+          defaults: Mapping[bool, dict], is_mixed: bool) -> dict:
     """A group's own values count; for Adam its "adam_..." before those. The lr
-    of a mixed group is Muon's."""
+    of a mixed group is Muon's, its decay both halves' where Adam has no
+    default of its own."""
     _require_known(group, members[0][0])
     own = {key: value for key, value in group.items()
            if key not in _ADAMS and key != "param_names"}
     if not muon:
         if is_mixed:
             own.pop("lr", None)
-            if defaults["own_decay"]:
+            if "weight_decay" in defaults[False]:
                 own.pop("weight_decay", None)
         own.update({key.removeprefix("adam_"): group[key] for key in _ADAMS
                     if key in group})
-    defaults = {key: value for key, value in defaults.items()
-                if key != "own_decay"}
-    return {**defaults, **own, "use_muon": muon,
+    return {"weight_decay": defaults[True]["weight_decay"], **defaults[muon],
+            **own, "use_muon": muon,
             "params": [param for _, param in members],
             "param_names": [name for name, _ in members]}
 

@@ -89,11 +89,9 @@ class OffloadMuon(torch.optim.Optimizer):
                  num_threads: Optional[int] = None, timeout_s: float = 600):
         muon = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum,
                 "nesterov": nesterov, "adjust_lr_fn": adjust_lr_fn}
-        adam = {"lr": adam_lr, "betas": tuple(adam_betas), "eps": adam_eps,
-                "weight_decay": weight_decay if adam_weight_decay is None
-                else adam_weight_decay,
-                # Of a mixed group, else, both halves have its decay.
-                "own_decay": adam_weight_decay is not None}
+        adam = {"lr": adam_lr, "betas": tuple(adam_betas), "eps": adam_eps}
+        if adam_weight_decay is not None:
+            adam["weight_decay"] = adam_weight_decay
         groups = _groups.split_groups(_groups.named_groups(params), use_muon,
                                       {True: muon, False: adam})
         self._core = None  # add_param_group asks.
@@ -178,8 +176,10 @@ class OffloadMuon(torch.optim.Optimizer):
         except Exception as error:
             flags, refusal = _REFUSED, error
         told = (agree or self._core.or_ranks)(flags)
+        if refusal is not None:
+            raise refusal
         if told & _REFUSED:
-            raise refusal or _refused_elsewhere()
+            _groups.invalid("another rank refused it; nothing was changed")
         if told & _OWES:
             self._give_weights()
         elif told & _CHANGED:
@@ -373,14 +373,6 @@ class OffloadMuon(torch.optim.Optimizer):
                         optimizer._fold(member)
             self._hooks.append(
                 member.param.register_post_accumulate_grad_hook(fold))
-
-
-def _refused_elsewhere() -> Error:
-    try:
-        _groups.invalid("another rank refused it; nothing was changed")
-    except Error as error:
-        return error
-    raise AssertionError("it fails")
 
 
 def _require_foldable(placement: Placement) -> None:
